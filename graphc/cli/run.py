@@ -149,7 +149,7 @@ def _report(
     trainer: Trainer, last: dict[str, Any], metrics: dict[str, Any], seconds: float
 ) -> dict[str, Any]:
     from graphc.runtime.checkpoints.history import changes
-    from graphc.runtime.trainer import loss_of
+    from graphc.runtime.results import loss_of
 
     plan, backend, taken = trainer.plan, trainer.backend, trainer.engine.footprints
     promised, history = (plan.meta.get("determinism") or {}).get("bits", ""), trainer.history
@@ -328,7 +328,7 @@ def _progress(total: int, quiet: bool) -> Iterator[Any]:
         TimeRemainingColumn,
     )
 
-    from graphc.runtime.trainer import loss_of
+    from graphc.runtime.results import loss_of
 
     columns = (
         TextColumn("training"),

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, zip_longest
+from itertools import accumulate, combinations, zip_longest
 from math import prod
 from operator import mul
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -147,6 +147,21 @@ class Mesh:
             for axis in reversed(axes):
                 index, at[axis.name] = divmod(index, axis.size)
         return at
+
+    @property
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """The ranks along some axes over space, for each choice of several devices."""
+        every = [self.coordinates(rank) for rank in range(self.devices)]
+        names = [a.name for a in self.space if a.size > 1]
+        found: dict[tuple[int, ...], None] = {}
+        for count in range(1, len(names) + 1):
+            for along in combinations(names, count):
+                groups: dict[tuple[int, ...], list[int]] = {}
+                for rank, at in enumerate(every):
+                    rest = tuple(at[a] for a in names if a not in along)
+                    groups.setdefault(rest, []).append(rank)
+                found |= dict.fromkeys(map(tuple, groups.values()))
+        return tuple(found)
 
     def deals(self, axis: str) -> bool:
         """Whether the axis distributes leaves."""

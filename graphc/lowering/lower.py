@@ -29,23 +29,25 @@ STAGES = {  # in their order; `graphc show --after` prints what each leaves
 
 
 def lower(
-    program: Program, shared_variables: frozenset[str] | None = None, apart: bool = False
-) -> Lowered:
+    program: Program, shared_variables: frozenset[str] | None = None, apart: bool = False,
+    here: int | None = None,
+) -> Lowered:  # fmt: skip
     """The native form of a program.
 
     shared_variables: of devices that reach each other's memory, the variables that they have once;
     None of devices that do not
     apart: whether each buffer has memory of its own, but for what other devices reach
+    here: how many devices a process has, ranks in a row; None: all of the mesh
     """
-    *_, (_, draft) = stages(program, shared_variables)
+    *_, (_, draft) = stages(program, shared_variables, here)
     return placed(draft, apart)
 
 
 def stages(
-    program: Program, shared_variables: frozenset[str] | None = None
+    program: Program, shared_variables: frozenset[str] | None = None, here: int | None = None
 ) -> Iterator[tuple[str, Draft]]:
     """The draft after each stage but the last; each changes it in place."""
-    draft = to_nodes(program, shared_variables)
+    draft = to_nodes(program, shared_variables, here)
     yield "nodes", draft
     fuse(draft)
     yield "fuse", draft

@@ -38,13 +38,13 @@ from graphc.runtime.data.plan_data import replicas, warn_of_proportion
 from graphc.runtime.data.sharding import Sharding
 from graphc.runtime.data.totals import Totals, counted
 from graphc.runtime.machine.interrupts import Uninterrupted
-from graphc.runtime.machine.launchers import check_processes
+from graphc.runtime.machine.jobs import check_alike, join, of_first
 from graphc.runtime.machine.memory_limits import Limit, check_memory
+from graphc.runtime.results import Metrics, agreed, plains
 from graphc.runtime.synchronous.engine import Engine
-from graphc.support.errors import GraphcError
+from graphc.runtime.transports.transport import Transport
 
 Array = NDArray[Any]
-Metrics = dict[str, Any]
 Variables = dict[str, Array]
 OnStep = Callable[[int, Metrics], None]
 
@@ -52,7 +52,10 @@ OnStep = Callable[[int, Metrics], None]
 class Trainer:
     """A plan, ready to run on a backend.
 
-    values:     initial values of variables, global arrays by name, instead of those of the plan
+    values:     initial values of variables, global arrays by name, instead of those of the plan; of
+                several processes, those of process 0 count
+    transport:  how devices exchange: "local" is threads of this process, "mpi" the processes of a
+                job that `mpiexec` started
     max_bytes:  memory limit for all devices together; None is the machine's memory
     debug_nans: a step that produces a NaN or an infinity fails (G0537), names the node that
                 produced the first one, and leaves the variables unchanged; None is what
@@ -68,19 +71,22 @@ class Trainer:
         backend: str | Backend = "numpy",
         *,
         values: Mapping[str, Array] | None = None,
+        transport: str | Transport = "local",
         deadline: float | None = None,
         max_bytes: int | None = None,
         debug_nans: bool | None = None,
     ) -> None:
-        check_processes(1)
+        self.transport = plugins.transport(transport) if isinstance(transport, str) else transport
+        self.processes = join(self.transport)
         self.plan = plan
         self.position, self.order = Position(), ""
         self._begun = ""  # the order in which a run that is resumed has begun its epoch
         self.backend = plugins.backend(backend) if isinstance(backend, str) else backend
         limit = check_memory(plan, self.backend, max_bytes)
-        self.engine = _engine(plan, self.backend, deadline, debug_nans, limit)
+        check_alike(self.processes, plan, self.backend)
+        self.engine = _engine(plan, self.backend, self.transport, deadline, debug_nans, limit)
         first = first_values(plan) | dict(values or {})
-        self.engine.load_variables(with_outer(plan, first, values))
+        self._load(with_outer(plan, first, values))
         self._local_steps = 0  # steps since replicas that step alone met
         self._before_end: tuple[Variables, Variables, int] | None = None  # see `_end`
         self._meeting: FastPath | None = None  # that of the program in which replicas meet
@@ -111,13 +117,13 @@ class Trainer:
         self._reopen()
         self._meet_after(every)  # where Ctrl-C came between the last step and its meeting
         try:
-            metrics = _plains(self.engine.step(batch, "train"))
+            metrics = plains(self.engine.step(batch, "train"))
         finally:  # Ctrl-C is raised behind a step that was made
             self._local_steps += (self.steps - before) * bool(every)
         self._meet_after(every)
         if self.fast_path is None:
             self._shorten(batch, metrics)
-        return _agreed(metrics)
+        return agreed(metrics)
 
     def _shorten(self, batch: Batch | Iterator[Batch], metrics: Metrics) -> None:
         """Use the fast path from now on, for batches like this one."""
@@ -234,14 +240,15 @@ class Trainer:
             setting = {"batch": batch, "seed": shuffle_seed, "examples": len(data), "shard": shard}
             setting |= {"epoch": at.epoch, "example": at.example}
             return self._train(islice(parts, limit), limit, setting, on_step, record, replay)
-        for number, (part, position) in enumerate(islice(parts, limit), 1):
-            before = self.steps
-            try:
-                last = self.step(part)
-            finally:  # Ctrl-C is raised behind a step that was made
-                self.position = position if self.steps > before else self.position
-            if on_step:
-                on_step(number, last)
+        with self.engine.stopping:
+            for number, (part, position) in enumerate(islice(parts, limit), 1):
+                before = self.steps
+                try:
+                    last = self.step(part)
+                finally:  # Ctrl-C is raised behind a step that was made
+                    self.position = position if self.steps > before else self.position
+                if on_step:
+                    on_step(number, last)
         self._end()
         return last
 
@@ -259,10 +266,11 @@ class Trainer:
             parts = ((batch, self.position) for batch in batches)
             return self._train(parts, None, {}, on_step, record, replay)
         last: Metrics = {}
-        for number, batch in enumerate(batches, 1):
-            last = self.step(batch)
-            if on_step:
-                on_step(number, last)
+        with self.engine.stopping:
+            for number, batch in enumerate(batches, 1):
+                last = self.step(batch)
+                if on_step:
+                    on_step(number, last)
         self._end()
         return last
 
@@ -280,10 +288,10 @@ class Trainer:
 
         def on_push(number: int, results: Mapping[str, Any]) -> None:
             if on_step:
-                on_step(number, _plains(results))
+                on_step(number, plains(results))
 
         try:
-            return _plains(training.run(source, on_push))
+            return plains(training.run(source, on_push))
         finally:
             self.position = source.applied or self.position
 
@@ -301,9 +309,13 @@ class Trainer:
         kinds = self.plan.variables
         return {n: a for n, a in values.items() if kind is None or kinds[n].kind == kind}
 
+    def _load(self, values: Mapping[str, Array], partly: bool = False) -> None:
+        """Overwrite the variables, in all processes with the values of process 0."""
+        self.engine.load_variables(of_first(self.processes, values), partly=partly)
+
     def load(self, values: Mapping[str, Array]) -> None:
         """Overwrite variables. Raises G0510 for unknown names and wrong shapes."""
-        self.engine.load_variables(with_outer(self.plan, dict(values), values), partly=True)
+        self._load(with_outer(self.plan, dict(values), values), partly=True)
         self._before_end = None
 
     def save(self, path: str | Path) -> None:
@@ -336,7 +348,7 @@ class Trainer:
         """Resume a training that was read from a file; see `resume`."""
         before, now = saved.history, self._part(saved.steps)
         values, local_steps = taken_up(path, saved, self.plan, self._mesh)
-        self.engine.load_variables(values)
+        self._load(values)
         self._local_steps, self._before_end = local_steps, None
         self.engine.resume_at("train", saved.steps)
         self.position, self.order, self._begun = saved.position, saved.order, saved.order
@@ -386,35 +398,11 @@ class Trainer:
         self.close()
 
 
-def loss_of(results: Mapping[str, Any]) -> float | None:
-    """The number that a step reports as its loss; None if it reports none, or an array."""
-    loss = results.get("loss")
-    return float(loss) if isinstance(loss, int | float) else None
-
-
-def _agreed(results: Metrics) -> Metrics:
-    """The results without the replica checks. Raises G0536 if a replica has another value."""
-    for name, count in results.items():
-        if name.startswith(DIFFER) and count:
-            raise GraphcError(
-                "G0536",
-                f"{count} replicas would write another value to '{name.removeprefix(DIFFER)}' than "
-                "the first one, whose value is used",
-                help='declare another aggregation, or make them agree: "only_first_replica" drops '
-                "the values of the others",
-            )
-    return {n: x for n, x in results.items() if not n.startswith(DIFFER)}
-
-
-def _plains(results: Mapping[str, Array]) -> Metrics:
-    return {name: a.item() if np.ndim(a) == 0 else a for name, a in results.items()}
-
-
 def _engine(
-    plan: Plan, backend: Backend, deadline: float | None, debug_nans: bool | None,
-    limit: Limit | None,
+    plan: Plan, backend: Backend, transport: Transport, deadline: float | None,
+    debug_nans: bool | None, limit: Limit | None,
 ) -> Engine | AsynchronousEngine:  # fmt: skip
     more: dict[str, Any] = {"deadline": deadline, "debug_nans": debug_nans}
     if plan.asynchronous is not None:
         return AsynchronousEngine(plan, backend, **more)
-    return Engine(plan.step_programs, backend, joins=plan.joins, limit=limit, **more)
+    return Engine(plan.step_programs, backend, transport, joins=plan.joins, limit=limit, **more)

@@ -18,7 +18,8 @@ from graphc.compiler.driver import compile_module
 from graphc.frontend.module import Module
 from graphc.plan.plan import Plan
 from graphc.runtime.checkpoints.saving import first_values
-from graphc.runtime.trainer import Trainer, loss_of
+from graphc.runtime.results import loss_of
+from graphc.runtime.trainer import Trainer
 from graphc.strategies import OneDevice, Reproducible, Strategy, layout_of
 from graphc.support.errors import GraphcError
 from graphc.testing.equivalence import spoiled

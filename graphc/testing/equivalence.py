@@ -31,7 +31,8 @@ from graphc.ops.source import Random
 from graphc.plan.plan import Plan
 from graphc.runtime.checkpoints.saving import first_values
 from graphc.runtime.data.dataset import Dataset
-from graphc.runtime.trainer import Trainer, loss_of
+from graphc.runtime.results import loss_of
+from graphc.runtime.trainer import Trainer
 from graphc.strategies import OneDevice, Strategy
 from graphc.support.distance import distance, finite_distance, magnitude
 

@@ -219,7 +219,7 @@ def _summed_twice_on_the_way(patch: Patch) -> None:
 def _gathered_in_reverse(patch: Patch) -> None:
     """all_gather puts the parts in the wrong order."""
 
-    around(patch, exchange, "_join", lambda old, out, xs, parts: old(out, xs[::-1], parts))
+    around(patch, exchange, "join_parts", lambda old, out, xs, parts: old(out, xs[::-1], parts))
 
 
 # -- what is no number ----------------------------------------------------------------------------

@@ -154,7 +154,7 @@ def test_a_wake_that_comes_with_the_deadline_is_not_left_for_the_next_sleep():
     room = rendezvous.Room(2, deadline=1.0)
     room.gates[0].release()  # woken: waiting[0] is None again, and the gate is open
     barrier = CollectiveCall(Collective(R, R), (0, 1))
-    room._late(0, rendezvous.Meeting(barrier, np.zeros(0)))
+    room._late(0, rendezvous.Meeting(barrier, np.zeros(0), range(2)))
     assert not room.gates[0].acquire(blocking=False)
 
 

@@ -39,25 +39,26 @@ class Preparation:
     """A program on its way to machine code: found on disk, or lowered at once and compiled when
     needed.
 
-    shared_variables, apart: see `graphc.lowering.lower`
+    shared_variables, apart, here: see `graphc.lowering.lower`
     """
 
     @collector_paused()
     def __init__(
-        self, program: Program, shared_variables: frozenset[str] | None, apart: bool = False
-    ) -> None:
-        self._program, self._together, self._apart = program, shared_variables, apart
+        self, program: Program, shared_variables: frozenset[str] | None, apart: bool = False,
+        here: int | None = None,
+    ) -> None:  # fmt: skip
+        self._program, self._how = program, (shared_variables, apart, here)
         # What is kept does not tell an error of checked addresses in words.
         lamps = config.get()
         watched = lamps.check_memory or lamps.debug >= SHOW_KERNELS
         kept = not (cache_folder() is None or apart or watched)
-        self._key = records.key_of(program, shared_variables) if kept else None
+        self._key = records.key_of(program, shared_variables, here) if kept else None
         self._found = records.read(self._key, program) if self._key is not None else None
 
     @cached_property
     @collector_paused()
     def _lowered(self) -> _Lowered:
-        return _lowered(self._program, self._together, self._apart)
+        return _lowered(self._program, *self._how)
 
     @cached_property
     def memory(self) -> StepMemory:
@@ -107,11 +108,12 @@ class _Lowered:
 
 
 def _lowered(
-    program: Program, shared_variables: frozenset[str] | None, apart: bool = False
-) -> _Lowered:
+    program: Program, shared_variables: frozenset[str] | None, apart: bool = False,
+    here: int | None = None,
+) -> _Lowered:  # fmt: skip
     from graphc.lowering.lower import lower  # where it is not on disk
 
-    lowered = lower(program, shared_variables, apart)
+    lowered = lower(program, shared_variables, apart, here)
     if config.get().debug >= SHOW_KERNELS:
         from graphc.lowering.kernel_listing import listing
 

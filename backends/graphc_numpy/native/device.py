@@ -58,24 +58,28 @@ class NativeLoaded:
     def __init__(self, programs: Programs, allocator: Allocator) -> None:
         self.programs, self.allocator = programs, allocator
         self.noted: dict[str, dict[int, FailedChecks]] = {}  # in each program, by rank
-        self._found: dict[tuple[str, frozenset[str] | None], Preparation] = {}
+        self._found: dict[Any, Preparation] = {}
         self._lock = threading.Lock()
         self._blocks: dict[str, Bytes] | None = None
+        self._here: int | None = None  # devices of this process, once one of them is there
+        self._on_host: int | None = None  # devices that share its cores
 
     def footprints(
         self, names: Sequence[str], shared_variables: bool = True
     ) -> tuple[Footprint, ...]:
         """See graphc.runtime.backends.backend.Loaded. Programs are lowered, and not compiled."""
         first = next(iter(self.programs.values()))
-        several = shared_variables and first.mesh.devices > 1
-        alike = self._alike if several else None
+        here = self._here or first.mesh.devices
+        alike = self._alike if shared_variables and here > 1 else None
         with self._lock:
             steps = [(self.programs[n], self._prepared(n, alike).memory) for n in names]
-        return footprints(first, steps, alike or frozenset(), most_threads(first.mesh.devices))
+        threads = most_threads(self._on_host or first.mesh.devices)
+        return footprints(first, steps, alike or frozenset(), threads)
 
     def device(self, rank: int, comm: Communicator) -> NativeDevice:
         with self._lock:
-            if self._blocks is None and comm.common is not None and comm.size > 1:
+            self._here, self._on_host = len(comm.here), comm.on_host
+            if self._blocks is None and comm.common is not None and self._here > 1:
                 self._blocks = self._shared_blocks()
         return NativeDevice(self, rank, comm, self._blocks or {})
 
@@ -106,10 +110,11 @@ class NativeLoaded:
             return self._prepared(name, alike).compiled
 
     def _prepared(self, name: str, shared_variables: frozenset[str] | None) -> Preparation:
-        key = name, shared_variables
+        key = name, shared_variables, self._here
         if key not in self._found:
             apart = self.allocator.apart
-            self._found[key] = Preparation(self.programs[name], shared_variables, apart)
+            program = self.programs[name]
+            self._found[key] = Preparation(program, shared_variables, apart, self._here)
         return self._found[key]
 
 
@@ -133,15 +138,15 @@ class NativeDevice:
         }
         self._arena, self._scratch = (SharedBlocks(loaded.allocator) for _ in range(2))
         self._shared = frozenset(shared)
-        self.threads = thread_count(program.mesh.devices)
-        self.most_threads = most_threads(program.mesh.devices)  # that it has scratch memory for
+        self.threads = thread_count(comm.on_host)
+        self.most_threads = most_threads(comm.on_host)  # that it has scratch memory for
         self._pool: Pool | None = None
         self._steps: dict[str, BoundStep] = {}
         self.committing = False
 
     @property
     def footprint(self) -> Footprint:
-        n, steps = self._comm.size, self._steps.values()
+        n, steps = len(self._comm.here), self._steps.values()
         variables = sum(share(x.nbytes, n * (v in self._shared)) for v, x in self.blocks.items())
         constants, copies = sum(s.constants for s in steps), sum(s.copies for s in steps)
         return Footprint(1, variables, constants, self._arena.used, self._scratch.used + copies)

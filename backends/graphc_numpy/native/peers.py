@@ -24,15 +24,17 @@ Bytes: TypeAlias = NDArray[np.uint8]
 class Across:
     """What a step needs of the other devices. needed: they meet in its regions.
 
-    words: of a frame: what all share, the number of this device, how many there are
-    common: what all share; None where they do not meet in regions
+    words: of a frame: what the devices of this process share, the number of this device among them,
+           how many there are
+    common: what they share; None where they do not meet in regions
     """
 
     def __init__(self, comm: Communicator, needed: bool) -> None:
         self._comm = comm
         self.common = comm.common if needed else None
         address = 0 if self.common is None else self.common.ctypes.data
-        self.words = address, comm.rank, comm.size
+        self._here = comm.here
+        self.words = address, comm.rank - comm.here.start, len(comm.here)
 
     def bases(
         self, site: Site, memories: Sequence[Memory], blocks: Sequence[Bytes]
@@ -42,14 +44,15 @@ class Across:
         own = [block.ctypes.data for block in blocks]
         if not any(m.axes for m in sections.values()):
             return {i: own[m.of] for i, m in sections.items()}
-        every = self._comm.gather_all(np.array(own, np.int64)).reshape(-1, len(own))
-        ranks = {i: site.group(*m.axes)[m.position] for i, m in sections.items()}
+        every = self._comm.gather_here(np.array(own, np.int64)).reshape(-1, len(own))
+        first = self._here.start
+        ranks = {i: site.group(*m.axes)[m.position] - first for i, m in sections.items()}
         return {i: int(every[ranks[i], m.of]) for i, m in sections.items()}
 
     def agree(self) -> None:
         """Wait until all devices have come so far; raises PeerFailed if one never will."""
         common = self._comm.common
-        if common is None or self._comm.size == 1:
+        if common is None or self._comm.size == 1 or len(self._here) < self._comm.size:
             self._comm.meet_all()
         elif _meet()(common.ctypes.data, self._comm.size):
             raise PeerFailed("another device has failed")

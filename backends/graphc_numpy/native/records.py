@@ -122,8 +122,11 @@ def _found(record: Record, program: Program) -> LoadedRecord | None:
     )
 
 
-def key_of(program: Program, shared_variables: frozenset[str] | None = None) -> str:
+def key_of(
+    program: Program, shared_variables: frozenset[str] | None = None, here: int | None = None
+) -> str:
     """A hash of all that a record depends on."""
+    here = program.mesh.devices if here is None else here
     names = shared_variables if shared_variables is None else sorted(shared_variables)
     made_by = f"record, {machine.target()}, {machine.generator()}"
-    return hashlib.sha256(f"{made_by}\n{names}\n{program!r}".encode()).hexdigest()
+    return hashlib.sha256(f"{made_by}\n{names}, {here}\n{program!r}".encode()).hexdigest()

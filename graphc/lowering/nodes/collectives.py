@@ -6,7 +6,7 @@ is made, and what uses the result is fused with it. The order of a sum is that o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import product
 from math import prod
@@ -29,10 +29,25 @@ from graphc.lowering.program.strides import MemoryLayout
 Spans: TypeAlias = tuple[tuple[int, int], ...]  # (offset, length) of each member's part
 
 
-def by_kernels(program: Program) -> dict[int, Start]:
-    """The collectives that kernels do, between devices that reach each other's memory."""
-    starts = (x for x in program.instructions if isinstance(x, Start))
-    return {x.token: x for x in starts if _is_by_kernels(program, x)}
+def by_kernels(program: Program, together: int) -> dict[int, Start]:
+    """The collectives that kernels do, as so many ranks in a row reach each other's memory."""
+    starts = [x for x in program.instructions if isinstance(x, Start)]
+    groups = {
+        axes: _is_together(program.mesh, axes, together) for axes in {x.op.axes for x in starts}
+    }
+    return {x.token: x for x in starts if groups[x.op.axes] and _is_by_kernels(program, x)}
+
+
+def _is_together(mesh: Mesh, axes: Iterable[str], together: int) -> bool:
+    """Whether every group of ranks along some axes lies in memory that they all reach."""
+    space = {a.name for a in mesh.space}
+    strides = {a.name: prod(b.size for b in mesh.space[i + 1 :]) for i, a in enumerate(mesh.space)}
+    reach = sum((mesh.axis(a).size - 1) * strides[a] for a in space & {*axes})
+    firsts = {
+        rank for rank in range(mesh.devices)
+        if not any(mesh.coordinates(rank)[a] for a in space & {*axes})
+    }  # fmt: skip
+    return all(first // together == (first + reach) // together for first in firsts)
 
 
 def _is_by_kernels(program: Program, start: Start) -> bool:
@@ -193,7 +208,7 @@ class _Collected:
         v, read = self.v, self.read
         parts = spans(v.mesh, v.buffers[self.start.operand], self.op.along, dim)
         assert parts is not None
-        alone = self.size == v.mesh.devices  # else others would write the same part
+        alone = self.size == v.facts.together  # else others would write the same part
         if self.into in v.sections.shared_variables and alone and self._is_even(dim):
             return [self._part_of_variable(dim)]
         result, target = where(v, self.into)

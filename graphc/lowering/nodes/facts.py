@@ -27,10 +27,11 @@ from graphc.ops.rows import RowUpdate
 from graphc.ops.source import Const, Iota
 
 
-def facts_of(program: Program, together: bool = False) -> Facts:
+def facts_of(program: Program, together: int = 0) -> Facts:
     """The facts of a program. Takes time linear in the number of instructions.
 
-    together: whether devices reach each other's memory
+    together: how many devices, ranks in a row, reach each other's memory; 0: no collective is done
+    by kernels
     """
     exact, views = program.mesh.leaves is not None, views_of(program)
     last_read, overwritten = _ends(program)
@@ -39,7 +40,8 @@ def facts_of(program: Program, together: bool = False) -> Facts:
         fed=frozenset(x.result for x in program.instructions if isinstance(x, Feed)),
         last_read=last_read,
         overwritten=overwritten,
-        native=by_kernels(program) if together else {},
+        together=together,
+        native=by_kernels(program, together) if together else {},
         present=ever_present(program),
     )  # fmt: skip
     facts = replace(facts, whole=_whole(program, facts))

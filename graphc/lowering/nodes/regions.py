@@ -24,10 +24,13 @@ from graphc.lowering.program.program import (
 from graphc.ops.collective import Accumulation
 
 
-def to_nodes(program: Program, shared_variables: frozenset[str] | None) -> Draft:
-    """The regions of a program. shared_variables: as `graphc.lowering.lower.lower` has them."""
-    together = shared_variables is not None or program.mesh.devices == 1
-    facts = facts_of(program, together)
+def to_nodes(
+    program: Program, shared_variables: frozenset[str] | None, here: int | None = None
+) -> Draft:
+    """The regions of a program. shared_variables, here: as `graphc.lowering.lower.lower` has
+    them."""
+    together = program.mesh.devices if here is None else here
+    facts = facts_of(program, together if shared_variables is not None else 1)
     values = ValueTable.of(program, facts)
     once = frozenset(program.variables[n] for n in shared_variables or ())
     values.sections.shared_variables = once

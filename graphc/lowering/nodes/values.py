@@ -50,6 +50,7 @@ class Facts:
     fed:      buffers that lie in the batch
     last_read:   of a root, the number of the instruction
     overwritten: of a root, the number of the first instruction that writes another value to it
+    together: how many devices, ranks in a row, reach each other's memory
     native:   the collectives that kernels do, by token
     present:  how many leaves have an example, at least and at most
     """
@@ -65,6 +66,7 @@ class Facts:
     fed: frozenset[int] = frozenset()
     last_read: Mapping[int, int] = field(default_factory=dict)
     overwritten: Mapping[int, int] = field(default_factory=dict)
+    together: int = 0
     native: Mapping[int, Start] = field(default_factory=dict)
     present: tuple[int, int] = (1, 1)
 

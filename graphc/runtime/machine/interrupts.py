@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NoReturn, Self
 
+from graphc.runtime.transports.processes import Processes
+
 
 class Terminated(KeyboardInterrupt):
     """SIGTERM arrived."""
@@ -44,6 +46,70 @@ _HANDLED: dict[int, tuple[Any, type[KeyboardInterrupt]]] = {
 }
 
 
+class Stopping:
+    """Ctrl-C and SIGTERM in one of several processes: all of them end after the same step.
+
+    Inside this context, which may be nested, a signal is noted, and a second one raised at once.
+    Of one process nothing is done. processes: those of the job
+    """
+
+    def __init__(self, processes: Processes) -> None:
+        self._processes, self._depth = processes, 0
+        self._noted: type[KeyboardInterrupt] | None = None
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        self._depth += 1
+        if self._processes.count > 1 and self._depth == 1:
+            self._before = _replaced(self._note)
+        return self
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self._noted:
+            raise _HANDLED[number][1]
+        self._noted = _HANDLED[number][1]
+
+    @property
+    def inside(self) -> bool:
+        """Whether the context has been entered."""
+        return self._depth > 0
+
+    def agree(self) -> None:
+        """Raise the signal that any of the processes has noted. All processes call it."""
+        if self._processes.count == 1:
+            return
+        own = (self._noted or object).__name__.encode()
+        every = self._processes.all_gather(own)
+        for kind in (Terminated, KeyboardInterrupt):
+            if kind.__name__.encode() in every:
+                self._noted = None
+                raise kind
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if self._depth == 1 and kind is None:
+            self.agree()
+        self._depth -= 1
+        if not self._depth:
+            _put_back(self._before)
+            self._before = {}
+
+
+def _replaced(handler: Any) -> dict[int, Any]:
+    """Handle those signals so that are handled in the normal case; the handlers of before."""
+    before: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        for number, (usual, _) in _HANDLED.items():
+            if signal.getsignal(number) is usual:
+                before[number] = usual
+                signal.signal(number, handler)
+    return before
+
+
+def _put_back(before: dict[int, Any]) -> None:
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
 class Uninterrupted:
     """Delays Ctrl-C and SIGTERM to the end of the context; a second one is raised at once.
 
@@ -53,12 +119,7 @@ class Uninterrupted:
     def __enter__(self) -> Self:
         self.noted: type[KeyboardInterrupt] | None = None
         self._over = False
-        self._before: dict[int, Any] = {}
-        if threading.current_thread() is threading.main_thread():
-            for number, (usual, _) in _HANDLED.items():
-                if signal.getsignal(number) is usual:
-                    self._before[number] = usual
-                    signal.signal(number, self._note)
+        self._before = _replaced(self._note)
         return self
 
     def _note(self, number: int, frame: FrameType | None) -> None:
@@ -68,7 +129,6 @@ class Uninterrupted:
 
     def __exit__(self, kind: object, *_: object) -> None:
         self._over = True  # what comes while the handlers are put back is raised as usual
-        for number, before in self._before.items():
-            signal.signal(number, before)
+        _put_back(self._before)
         if self.noted and kind is None:
             raise self.noted

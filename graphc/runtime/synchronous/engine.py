@@ -8,13 +8,12 @@ from collections.abc import Callable, Container, Iterator, Mapping
 from functools import partial
 from typing import Any, Self, TypeAlias, TypeVar
 
-import numpy as np
 from numpy.typing import NDArray
 
 from graphc.ir.placement import Mesh
 from graphc.ir.types import TensorType
 from graphc.lowering.program.program import Footprint, Program, by_kind
-from graphc.plan.replica_copies import copy_at, copy_axes, copy_count, copy_of, joined
+from graphc.plan.replica_copies import copy_at, copy_axes, copy_of, joined
 from graphc.runtime.backends.backend import Backend, Device, FastPath, Programs
 from graphc.runtime.data.batches import Batch, has_lengths, is_full
 from graphc.runtime.data.stream import MicrobatchStream, collected, only_microbatch
@@ -22,16 +21,14 @@ from graphc.runtime.data.supply import Supply, WholeBatch
 from graphc.runtime.diagnosis import nans
 from graphc.runtime.diagnosis.crash_file import with_replay
 from graphc.runtime.machine.blas import limit_blas, set_blas_threads
-from graphc.runtime.machine.interrupts import Uninterrupted
+from graphc.runtime.machine.interrupts import Stopping, Uninterrupted
 from graphc.runtime.machine.memory_limits import Limit
 from graphc.runtime.synchronous.fast_paths import FastPaths
+from graphc.runtime.synchronous.gathering import Gathering
 from graphc.runtime.synchronous.shards import (
     check_placements,
     check_variables,
     is_held,
-    is_whole,
-    owners,
-    put_shard,
     shard_of,
 )
 from graphc.runtime.transports import forks
@@ -77,9 +74,14 @@ class Engine:
         for plugin in (backend, transport):
             check_available(plugin.name, plugin.available())
         self._loaded = backend.load(self.programs)
-        self._blas = limit_blas(self.mesh.devices, single=self.mesh.leaves is not None)
-        self._session = transport.open(self.mesh.devices, deadline=deadline)
+        groups = self.mesh.groups if transport.processes().count > 1 else ()
+        self._session = transport.open(self.mesh.devices, deadline=deadline, groups=groups)
+        self.processes = self._session.processes
+        self.stopping = Stopping(self.processes)
+        self._blas: int | None = None
         try:
+            (on_host, *_) = self._on_devices(lambda comm: comm.on_host)
+            self._blas = limit_blas(on_host, single=self.mesh.leaves is not None)
             if limit is not None:
                 self._check_memory(limit.first)
             self._on_devices(self._start)
@@ -159,28 +161,13 @@ class Engine:
     def _copies_of(self, types: Mapping[str, TensorType]) -> dict[str, Array]:
         """What the replicas have of each, in a leading dim; of a variable with one value, that."""
         self._check_valid()
-        mesh = self.mesh
-        values = {
-            n: np.zeros((copy_count(t, mesh), *t.shape), t.dtype.numpy)
-            for n, t in types.items()
-            if not is_whole(t, mesh)
-        }
-        holders = {name: frozenset(owners(t, mesh)) for name, t in types.items()}
-
-        def run(comm: Communicator) -> None:
-            device, rank = self._devices[comm.rank], comm.rank
-            for name, t in types.items():
-                if rank not in holders[name]:
-                    continue
-                if is_whole(t, mesh):
-                    values[name] = device.get(name)[np.newaxis]
-                else:
-                    out = values[name][copy_at(t, mesh, rank), ...]
-                    put_shard(device.get(name), t, mesh, rank, out)
-
-        if types:
-            self._on_devices(run)
-        return values
+        if not types:
+            return {}
+        gathering = Gathering(types, self.mesh, self._session.here, self.processes)
+        shards = self._on_devices(
+            lambda comm: {n: self._devices[comm.rank].get(n) for n in gathering.wanted(comm.rank)}
+        )
+        return gathering.values(shards)
 
     # -- steps ----------------------------------------------------------------------------------
 
@@ -201,7 +188,7 @@ class Engine:
         chosen = program or next(iter(self.programs))
         rerun = _Replayed(batch) if self.debug_nans and isinstance(batch, Iterator) else batch
         name, supply = self._supply(chosen, _iterated(rerun), poison)
-        with Uninterrupted():
+        with self._signals():
             self._prepare(name)
             saved = self._saved_variables() if self.debug_nans else None
             outputs = self._run(name, supply)
@@ -211,6 +198,12 @@ class Engine:
                     self._explain(what, saved, *self._supply(chosen, _iterated(rerun), poison))
             self._finished[name.removesuffix(SHORT)] += 1
         return {k: _valid(self.programs[name], k, x, supply) for k, x in outputs.items()}
+
+    def _signals(self) -> Uninterrupted | Stopping:
+        """What handles signals during a step, at whose beginning several processes agree."""
+        if self.stopping.inside:
+            self.stopping.agree()
+        return Uninterrupted() if self.processes.count == 1 else self.stopping
 
     def _prepare(self, name: str) -> None:
         """Let all devices prepare a program, or none: they may share memory for it."""

@@ -47,6 +47,13 @@ def is_whole(t: TensorType, mesh: Mesh) -> bool:
     return local_shape(t, mesh) == t.shape and copy_count(t, mesh) == 1
 
 
+def part_of(t: TensorType, mesh: Mesh, rank: int) -> tuple[int, ...] | None:
+    """Which shard of which copy a rank holds, as coordinates; None if another rank owns it."""
+    at = mesh.coordinates(rank)
+    split = [a for a, state in t.placement if isinstance(state, Split | Varying)]
+    return tuple(at[a] for a in split) if is_held(t, mesh, rank) else None
+
+
 def owners(t: TensorType, mesh: Mesh) -> list[int]:
     """The first rank that holds each shard of each copy: enough of them for the whole value."""
     split = {a for a, state in t.placement if isinstance(state, Split | Varying)}

@@ -14,9 +14,10 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from graphc.ir.collectives import Collective
 from graphc.ir.leaf_tree import forests, joins
 from graphc.ir.orders import Order
-from graphc.ir.placement import Partial, ReduceOp
+from graphc.ir.placement import Partial, R, ReduceOp
 from graphc.ops.settle import COMBINE
 from graphc.runtime.transports.transport import CollectiveCall, Parts, Primitives
 
@@ -96,15 +97,15 @@ class InOneMemory(Primitives):
     def all_gather(self, call: CollectiveCall, xs: Xs, outs: Outs) -> None:
         assert call.before is not None
         for out, _ in self._mine(outs, call.group):
-            _join(out, xs, call.before)
+            join_parts(out, xs, call.before)
 
     def all_to_all(self, call: CollectiveCall, xs: Xs, outs: Outs) -> None:
         assert call.before is not None and call.after is not None
         dim = call.after.dim
         for out, (start, length) in self._mine(outs, call.after.spans):
-            pieces = [_along(x, dim, start, start + length) for x in xs]
-            _join(_along(out, dim, 0, length), pieces, call.before)
-            _along(out, dim, length, None)[...] = 0
+            pieces = [along(x, dim, start, start + length) for x in xs]
+            join_parts(along(out, dim, 0, length), pieces, call.before)
+            along(out, dim, length, None)[...] = 0
 
     def barrier(self, call: CollectiveCall, xs: Xs, outs: Outs) -> None:
         """Nothing: all have arrived when an exchange begins."""
@@ -112,6 +113,12 @@ class InOneMemory(Primitives):
     def _mine(self, outs: Outs, spans: Sequence[T]) -> Iterator[tuple[Any, T]]:
         """The results, with their members' parts, that belong to this part of the exchange."""
         return islice(zip(outs, spans, strict=True), self.part, None, self.parts)
+
+
+def reduction_of(call: CollectiveCall) -> CollectiveCall:
+    """The all-reduce of a call that adds up, without what it does with the sum."""
+    what = Collective(call.collective.source, R, call.collective.order)
+    return CollectiveCall(what, call.group, leaves=call.leaves, where=call.where)
 
 
 def _op(call: CollectiveCall) -> ReduceOp:
@@ -134,15 +141,15 @@ def _rows(xs: Sequence[Array], each: int, present: int) -> list[Array]:
     return [x[k] for x, forest in zip(xs, grown, strict=True) for k in range(len(forest))]
 
 
-def _join(out: Array, xs: Sequence[Array], parts: Parts) -> None:
+def join_parts(out: Array, xs: Sequence[Array], parts: Parts) -> None:
     """The valid part of each of xs, where it belongs in `out`, then zeros."""
     for x, (start, length) in zip(xs, parts.spans, strict=True):
-        _along(out, parts.dim, start, start + length)[...] = _along(x, parts.dim, 0, length)
+        along(out, parts.dim, start, start + length)[...] = along(x, parts.dim, 0, length)
     end = max(start + length for start, length in parts.spans)
-    _along(out, parts.dim, end, None)[...] = 0
+    along(out, parts.dim, end, None)[...] = 0
 
 
-def _along(x: Array, dim: int, start: int, stop: int | None) -> Array:
+def along(x: Array, dim: int, start: int, stop: int | None) -> Array:
     return x[(slice(None),) * dim + (slice(start, stop),)]
 
 

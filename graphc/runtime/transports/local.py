@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import copy_context
+from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, Self, TypeVar
@@ -18,7 +19,8 @@ from typing import Any, Self, TypeVar
 import numpy as np
 
 from graphc.runtime.transports.exchange import Array, Scratch
-from graphc.runtime.transports.rendezvous import Meeting, Room, shut_gate
+from graphc.runtime.transports.processes import ALONE, Processes
+from graphc.runtime.transports.rendezvous import Meeting, Room, Transfer, shut_gate
 from graphc.runtime.transports.transport import (
     CollectiveCall,
     Communicator,
@@ -39,8 +41,10 @@ INTERRUPTED = -1  # takes the place of a rank for what reaches the thread that c
 class LocalCommunicator(Communicator):
     """One virtual device's view of its session."""
 
-    def __init__(self, rank: int, size: int, common: Array | None) -> None:
+    def __init__(self, rank: int, size: int, common: Array | None, ranks: Ranks) -> None:
         self.rank, self.size, self.common = rank, size, common
+        self.here, self.on_host = ranks.here, ranks.on_host
+        self._begin = ranks.begin
         self._scratch = Scratch()
         self.enter(Room(size, None))
 
@@ -54,8 +58,10 @@ class LocalCommunicator(Communicator):
         buffer = _buffer(call.result(x.shape), x, out) if call.receives(self.rank) else None
         turn = self._turns.get(call.group, 0)
         self._turns[call.group] = turn + 1
-        meeting = self._room.meet(self.rank, turn, call, x, buffer)
-        if meeting.parts == 1 and not meeting.missing:
+        meeting, last = self._room.meet(self.rank, turn, call, x, buffer)
+        if last and meeting.spans:
+            self._room.begin(meeting, self._begin(call, meeting.xs, meeting.outs))
+        elif last and meeting.parts == 1:
             self.finish(meeting)
         return _Collective(self, meeting, buffer, buffer if out is None else out)
 
@@ -131,7 +137,7 @@ class _Run:
     def outcome(self) -> list[Any]:
         """The results, or the error of the lowest rank that failed by itself."""
         if not self.room.failed:
-            return self.results
+            return [self.results[rank] for rank in self.room.here]
         errors = self.room.errors.items()
         rank, error = min(errors, key=lambda x: (isinstance(x[1], PeerFailed), x[0]))
         for kept in (self.room.errors, self.room.meetings):
@@ -164,18 +170,42 @@ class _Worker:
             del job  # keep nothing of a run alive while idle
 
 
-class LocalSession:
-    """`size` virtual devices. Rank 0 runs on the caller's thread unless there is a deadline.
+@dataclass(frozen=True)
+class Ranks:
+    """Those ranks of a session that are threads of this process.
 
-    Every rank runs in a copy of the caller's context, so that np.errstate applies to all.
+    on_host: how many there are on this host; begin(call, xs, outs): begin what a group does of
+    which some are in other processes
     """
 
-    def __init__(self, size: int, deadline: float | None = None) -> None:
+    here: range
+    on_host: int
+    begin: Callable[[CollectiveCall, Sequence[Any], Sequence[Any]], Transfer]
+
+
+def _alone(call: CollectiveCall, xs: Sequence[Any], outs: Sequence[Any]) -> Transfer:
+    raise AssertionError(f"{call} has members in other processes")
+
+
+class LocalSession:
+    """`size` virtual devices. The first one runs on the caller's thread unless there is a deadline.
+
+    Every rank runs in a copy of the caller's context, so that np.errstate applies to all. ranks: if
+    some are in other processes, those that are here.
+    """
+
+    processes: Processes = ALONE
+
+    def __init__(
+        self, size: int, deadline: float | None = None, ranks: Ranks | None = None
+    ) -> None:
         assert size > 0, f"a session of {size} devices"
-        self.size, self._deadline = size, deadline
+        ranks = ranks or Ranks(range(size), size, _alone)
+        self.size, self.here, self._deadline = size, ranks.here, deadline
         self._common = _words() if deadline is None else None
-        self._comms = [LocalCommunicator(rank, size, self._common) for rank in range(size)]
-        self._inline = size == 1 or deadline is None  # a worker can be given up, the caller not
+        self._comms = [LocalCommunicator(r, size, self._common, ranks) for r in self.here]
+        # A worker can be given up, the caller not.
+        self._inline = len(self.here) == 1 or deadline is None
         self._workers = [_Worker(comm) for comm in self._comms[self._inline :]]
         self._stop = weakref.finalize(self, _stop, self._workers)
         self._turn = threading.Lock()
@@ -193,7 +223,8 @@ class LocalSession:
     def _run(self, fn: Callable[[Communicator], T]) -> list[T]:
         if self._common is not None:
             self._common[:] = 0
-        run = _Run(fn, Room(self.size, self._deadline, self._common), len(self._workers))
+        room = Room(self.size, self._deadline, self._common, self.here)
+        run = _Run(fn, room, len(self._workers))
         self._state = "missing a device that did not return"  # until it is known that all did
         for comm in self._comms:
             comm.enter(run.room)
@@ -248,7 +279,12 @@ class LocalTransport:
     def available(self) -> str | None:
         return None
 
-    def open(self, size: int, *, deadline: float | None = None) -> LocalSession:
+    def processes(self) -> Processes:
+        return ALONE
+
+    def open(
+        self, size: int, *, deadline: float | None = None, groups: Iterable[Group] = ()
+    ) -> LocalSession:
         if size > MAX_DEVICES:
             message = f"the local transport has at most {MAX_DEVICES} devices, not {size}"
             raise GraphcError("G0702", message, help="each of them is a thread of this process")

@@ -9,8 +9,9 @@ others, and a deadlock is detected at once, since nobody is left running.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -18,49 +19,79 @@ from graphc.runtime.transports.exchange import Array, Scratch, exchange
 from graphc.runtime.transports.transport import CollectiveCall, Group, PeerFailed
 from graphc.support.errors import GraphcError, InternalError
 
+LOOKS, PAUSE = 200, 5e-5  # at another process before one sleeps in between, and for how long
 SMALL = 1 << 16  # bytes posted to a meeting up to which one rank does the whole exchange
 END = "end"
 
 
+class Transfer(Protocol):
+    """An exchange with other processes that was begun."""
+
+    def done(self) -> bool:
+        """Whether it is done; it progresses in this call. Raises if a process has failed."""
+        ...
+
+
 class Meeting:
-    """One collective of one group: what its members have posted, and what is left to do."""
+    """One collective of one group: what its members have posted, and what is left to do.
 
-    __slots__ = ("call", "dtype", "left", "missing", "outs", "parts", "shape", "todo", "xs")
+    transfer: if there are members in other processes, the exchange with them
+    """
 
-    def __init__(self, call: CollectiveCall, x: Array) -> None:
+    __slots__ = (
+        "call", "dtype", "here", "left", "missing", "outs", "parts", "shape", "todo", "transfer",
+        "xs",
+    )  # fmt: skip
+
+    def __init__(self, call: CollectiveCall, x: Array, here: range) -> None:
         n = len(call.group)
         assert len(set(call.group)) == n, f"{call} names a device twice"
         self.call, self.shape, self.dtype = call, x.shape, x.dtype
         self.xs: list[Any] = [None] * n
         self.outs: list[Any] = [None] * n
-        self.missing = n  # members that have not come
-        self.parts = 1 if x.nbytes * n <= SMALL else n
+        self.here = here
+        self.missing = sum(rank in here for rank in call.group)  # members that have not come
+        self.parts = 1 if x.nbytes * n <= SMALL or self.spans else n
         self.todo = self.left = self.parts  # parts not begun, parts not done
+        self.transfer: Transfer | None = None
 
     def __str__(self) -> str:
         return describe(self.call, self.shape, self.dtype)
+
+    @property
+    def spans(self) -> bool:
+        """Whether it has members in other processes."""
+        return not all(rank in self.here for rank in self.call.group)
 
     def agrees(self, call: CollectiveCall, x: Array) -> bool:
         return self.call == call and self.shape == x.shape and self.dtype == x.dtype
 
     def ready(self) -> bool:
         """Whether a waiting member has something to do, or is done."""
-        return not self.missing and (self.todo > 0 or not self.left)
+        begun = not self.missing and (self.transfer is not None or not self.spans)
+        return not self.left or (begun and self.todo > 0)
 
     def absent(self) -> list[int]:
-        return [r for r, x in zip(self.call.group, self.xs, strict=True) if x is None]
+        pairs = zip(self.call.group, self.xs, strict=True)
+        return [r for r, x in pairs if x is None and r in self.here]
 
 
 class Room:
     """What the ranks of one run share. `waiting[r]` is what rank r waits for, or END."""
 
-    def __init__(self, size: int, deadline: float | None, common: Array | None = None) -> None:
+    def __init__(
+        self, size: int, deadline: float | None, common: Array | None = None,
+        here: range | None = None,
+    ) -> None:  # fmt: skip
         self.common = common  # see `Communicator`
+        self.here = range(size) if here is None else here
         self.mutex = threading.Lock()
         self.gates = [shut_gate() for _ in range(size)]  # opened once per sleep, under the mutex
-        self.waiting: list[Meeting | str | None] = [None] * size
+        self.waiting: list[Meeting | str | None] = [
+            None if rank in self.here else END for rank in range(size)
+        ]
         self.last: list[CollectiveCall | None] = [None] * size
-        self.running, self.deadline = size, deadline
+        self.running, self.deadline = len(self.here), deadline
         self.meetings: dict[tuple[Group, int], Meeting] = {}
         self.errors: dict[int, BaseException] = {}
         self.failed = False
@@ -103,14 +134,17 @@ class Room:
 
     def meet(
         self, rank: int, turn: int, call: CollectiveCall, x: Array, out: Array | None
-    ) -> Meeting:
-        """Post x and out to the turn-th meeting of the group. Raises G0561 if the calls differ."""
+    ) -> tuple[Meeting, bool]:
+        """Post x and out to the turn-th meeting of the group; whether the caller is the last one.
+
+        Raises G0561 if the calls differ.
+        """
         with self.mutex:
             self.check()
             key = call.group, turn
             meeting = self.meetings.get(key)
             if meeting is None:
-                meeting = self.meetings[key] = Meeting(call, x)
+                meeting = self.meetings[key] = Meeting(call, x, self.here)
             elif not meeting.agrees(call, x):
                 raise self._mismatch(meeting, rank, describe(call, x.shape, x.dtype))
             self.last[rank] = call
@@ -121,15 +155,37 @@ class Room:
                 del self.meetings[key]
                 if meeting.parts > 1:
                     self._wake_all(meeting)
-            return meeting
+            return meeting, not meeting.missing
+
+    def begin(self, meeting: Meeting, transfer: Transfer) -> None:
+        """The last member to come has begun the exchange with other processes."""
+        with self.mutex:
+            meeting.transfer = transfer
+            self._wake_all(meeting)
 
     def finish(self, rank: int, meeting: Meeting, scratch: Scratch) -> None:
         """Take parts of the exchange while there are some, and wait until the others are done."""
         while meeting.left:
             self.until(rank, meeting, meeting.ready)
             while (part := self._claim(meeting)) is not None:
-                exchange(meeting.call, meeting.xs, meeting.outs, part, meeting.parts, scratch)
+                if meeting.transfer is None:
+                    exchange(meeting.call, meeting.xs, meeting.outs, part, meeting.parts, scratch)
+                else:
+                    self._wait_for(rank, meeting, meeting.transfer)
                 self._tick(meeting)
+
+    def _wait_for(self, rank: int, meeting: Meeting, transfer: Transfer) -> None:
+        """Wait for other processes; looks often at first, then less."""
+        start, looks = time.monotonic(), 0
+        while not transfer.done():
+            if self.failed:
+                self.check()
+            if self.deadline is not None and time.monotonic() - start > self.deadline:
+                with self.mutex:
+                    text = f"other processes did not reach {meeting} within {self.deadline:g} s"
+                    raise self._doom(rank, "G0562", text, self._report())
+            looks += 1
+            time.sleep(0 if looks < LOOKS else PAUSE)
 
     def _claim(self, meeting: Meeting) -> int | None:
         with self.mutex:
@@ -143,6 +199,7 @@ class Room:
             meeting.left -= 1
             if not meeting.left:
                 meeting.xs = meeting.outs = []  # the arrays belong to their ranks again
+                meeting.transfer = None
                 self._wake_all(meeting)
 
     def _wake_all(self, meeting: Meeting) -> None:
@@ -194,8 +251,8 @@ class Room:
         return self._doom(rank, "G0561", message)
 
     def _report(self) -> str:
-        shown = [f"device {r} {self._state(r)}" for r in range(min(16, len(self.waiting)))]
-        return "; ".join(shown + ["..."] * (len(self.waiting) > 16))
+        shown = [f"device {r} {self._state(r)}" for r in self.here[:16]]
+        return "; ".join(shown + ["..."] * (len(self.here) > 16))
 
     def _state(self, rank: int) -> str:
         match self.waiting[rank]:

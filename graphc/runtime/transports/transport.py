@@ -12,12 +12,13 @@ front (0 <= dim < rank).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 from graphc.ir.collectives import Collective, CollectiveKind
 from graphc.ir.placement import Home, R, Split
+from graphc.runtime.transports.processes import Processes
 
 T = TypeVar("T")
 Array: TypeAlias = Any  # a NumPy array, or an array of the transport's own device
@@ -170,13 +171,17 @@ class Handle(Protocol):
 class Communicator(Protocol):
     """The exchange as one rank sees it. `out` arrays are C-contiguous for speed, else copied.
 
-    common: where all ranks are threads of this process that wait for each other without end, i64
-            words that they all reach, by a cache line's beginning. They are 0 when a run begins,
-            and the first of them is not when a rank has failed. None elsewhere.
+    here:   the ranks of this process, in a row
+    common: where these are threads that wait for each other without end, i64 words that they all
+            reach, by a cache line's beginning. They are 0 when a run begins, and the first of them
+            is not when a rank has failed. None elsewhere.
+    on_host: how many ranks there are on this host, which share its cores
     """
 
     rank: int
     size: int
+    here: range
+    on_host: int
     common: Any = None
 
     def start(self, call: CollectiveCall, x: Array = None, out: Array = None) -> Handle:
@@ -191,21 +196,25 @@ class Communicator(Protocol):
         if self.size > 1:
             self.barrier(tuple(range(self.size)))
 
-    def gather_all(self, x: Array) -> Array:
-        """The entries of all ranks, by rank; x has one dim, and the same length on all."""
-        spans = tuple((rank * len(x), len(x)) for rank in range(self.size))
-        parts = Parts(0, spans, len(x) * self.size)
-        call = CollectiveCall(Collective(Split(0), R), tuple(range(self.size)), parts)
+    def gather_here(self, x: Array) -> Array:
+        """The entries of the ranks of this process; x has one dim, and the same length on all."""
+        n = len(self.here)
+        parts = Parts(0, tuple((k * len(x), len(x)) for k in range(n)), len(x) * n)
+        call = CollectiveCall(Collective(Split(0), R), tuple(self.here), parts)
         return self.start(call, x).wait()
 
 
 class TransportSession(Protocol):
-    """`size` ranks that are ready to run. A context manager: leaving it closes it.
+    """`size` ranks that are ready to run, some of them here. A context manager: leaving it closes
+    it.
 
-    A rank has the same communicator in every run.
+    here: the ranks of this process, in a row; processes: those of the whole job. A rank has the
+    same communicator in every run.
     """
 
     size: int
+    here: range
+    processes: Processes
 
     def run(self, fn: Callable[[Communicator], T]) -> list[T]:
         """Run fn on every rank; returns the results of this process's ranks, in rank order.
@@ -230,6 +239,16 @@ class Transport(Protocol):
         """None if it can run here, else the reason why not."""
         ...
 
-    def open(self, size: int, *, deadline: float | None = None) -> TransportSession:
-        """A session of `size` ranks; a rank waits at most `deadline` seconds (None: forever)."""
+    def processes(self) -> Processes:
+        """Those of the job that this process belongs to; the first call joins it."""
+        ...
+
+    def open(
+        self, size: int, *, deadline: float | None = None, groups: Iterable[Group] = ()
+    ) -> TransportSession:
+        """A session of `size` ranks; a rank waits at most `deadline` seconds (None: forever).
+
+        groups: those that will exchange, in the same order in every process. Others may, too, but
+        not several of one process at a time.
+        """
         ...

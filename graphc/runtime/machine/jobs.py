@@ -1,0 +1,84 @@
+"""A training in several processes: joining the job, and starting alike in all of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphc.plan.plan import Plan
+from graphc.runtime.backends.backend import Backend
+from graphc.runtime.machine.launchers import check_processes
+from graphc.runtime.transports.processes import Processes
+from graphc.runtime.transports.transport import Transport
+from graphc.support.errors import GraphcError
+
+Array = NDArray[Any]
+
+
+def join(transport: Transport) -> Processes:
+    """The processes of the job that this one belongs to.
+
+    Raises G0702 if the transport can't run here, and G0565 if a launcher has started other
+    processes than it connects.
+    """
+    if (reason := transport.available()) is not None:
+        raise GraphcError("G0702", f"'{transport.name}' can't run here: {reason}")
+    processes = transport.processes()
+    check_processes(processes.count)
+    return processes
+
+
+def check_alike(processes: Processes, plan: Plan, backend: Backend) -> None:
+    """Raise G0567 if processes would train something else, or with other kernels.
+
+    Raises G0702 for an asynchronous strategy in several processes.
+    """
+    if processes.count == 1:
+        return
+    if plan.asynchronous is not None:
+        raise GraphcError(
+            "G0702", f"{plan.strategy} is asynchronous, and these processes exchange in step",
+            help="start it in one process: its workers are threads",
+        )  # fmt: skip
+    program = hashlib.sha256(f"{plan.training!r}".encode()).hexdigest()
+    what = {
+        "the strategy": plan.strategy,
+        "the program": program,
+        "the seed": str(plan.meta.get("seed", 0)),
+        "the backend": f"{backend.name} {backend.executor}",
+        "the kernels": backend.kernels if plan.meta.get("grid") else "",
+    }
+    every = [json.loads(x) for x in processes.all_gather(json.dumps(what).encode())]
+    for name in what:
+        for process, other in enumerate(every):
+            if other.get(name) != every[0].get(name):
+                said = "" if name == "the program" else f": {every[0].get(name)}, {other.get(name)}"
+                raise GraphcError(
+                    "G0567", f"{name} of process {process} differs from that of process 0{said}",
+                    help="start all processes with the same program, options and version",
+                )  # fmt: skip
+
+
+def of_first(processes: Processes, values: Mapping[str, Array]) -> dict[str, Array]:
+    """The arrays of process 0, where other processes have other ones."""
+    if processes.count == 1:
+        return dict(values)
+    digest = hashlib.sha256()
+    for name, a in sorted(values.items()):
+        digest.update(f"{name} {a.dtype} {a.shape}\n".encode())
+        digest.update(np.ascontiguousarray(a).tobytes())
+    if len({*processes.all_gather(digest.digest())}) == 1:
+        return dict(values)
+    return {name: _of_first(processes, a) for name, a in sorted(values.items())}
+
+
+def _of_first(processes: Processes, value: Array) -> Array:
+    data = processes.broadcast(np.ascontiguousarray(value).tobytes())
+    if len(data) != value.nbytes:
+        raise GraphcError("G0567", "the variables of process 0 have other shapes than here")
+    return np.frombuffer(data, value.dtype).reshape(value.shape)

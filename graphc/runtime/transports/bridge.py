@@ -1,0 +1,106 @@
+"""What a transport between processes provides: channels that move bytes, and news of failures.
+
+The arithmetic of collectives is ours (graphc.runtime.transports.spanning), so that its order and
+its bits are those of threads. A channel only has to deliver, and may offer a sum of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphc.ir.placement import ReduceOp
+from graphc.runtime.transports.transport import Group
+from graphc.support.errors import GraphcError
+
+Array: TypeAlias = NDArray[Any]
+
+
+class Request(Protocol):
+    """Something that was begun. Until it is done, its arrays belong to the channel."""
+
+    def done(self) -> bool:
+        """Whether it is done. Never waits; what is begun may progress in this call only."""
+        ...
+
+
+class Channel(Protocol):
+    """The processes that take part in the collectives of one group, in their order.
+
+    members: their numbers. Each makes the same calls in the same order; several may be in progress.
+    """
+
+    members: Sequence[int]
+
+    def exchange(
+        self, sends: Sequence[Array], receives: Sequence[Array], second: bool = False
+    ) -> Request:
+        """Send each member an array, and receive one of each: contiguous ones, of known length.
+
+        second: these calls have an order of their own, apart from that of all others
+        """
+        ...
+
+    def all_reduce(self, x: Array, op: ReduceOp) -> Request | None:
+        """Overwrite x with its sum (max, min) over the members, in an order of the channel's own.
+
+        It gives all members the same bits. None if there is no such operation on x's dtype.
+        """
+        ...
+
+
+class Bridge(Protocol):
+    """The connection of a process to the other ones of its job.
+
+    index, count: the number of this process, and how many there are; on_host: how many of them run
+    on this host; failed: something has failed here, or was seen to fail, since the last `renew`
+    """
+
+    index: int
+    count: int
+    on_host: int
+    failed: bool
+
+    def channel(self, group: Group, members: Sequence[int]) -> Channel:
+        """The channel of a group of ranks, some of which each of these processes has.
+
+        The first call for a group since the last `renew` waits for its other members; later ones
+        return the same channel. The group () is that of the processes themselves.
+        """
+        ...
+
+    def fail(self, words: str) -> None:
+        """Tell all other processes that a run has failed here, and why."""
+        ...
+
+    def failure(self) -> tuple[int, str] | None:
+        """Another process that has failed since the last `renew`, and its words. Never waits."""
+        ...
+
+    def renew(self) -> None:
+        """After a failure: forget it, and all that was in progress. All processes call it."""
+        ...
+
+
+def as_bytes(x: Array) -> NDArray[np.uint8]:
+    """The memory of a contiguous array."""
+    return x.reshape(-1).view(np.uint8)
+
+
+class ProcessFailed(GraphcError):
+    """The error of another process, raised in this one.
+
+    text: the error as that process rendered it
+    """
+
+    def __init__(self, code: str, message: str, process: int, text: str = "") -> None:
+        super().__init__(code, message)
+        self.process, self.text = process, text
+
+    def render(self) -> str:
+        if not self.text:
+            return super().render()
+        return f"{self.text}\n   = raised by process {self.process}"

@@ -1,0 +1,226 @@
+"""Sessions whose ranks are threads of several processes, which a bridge connects.
+
+Each process has equally many ranks, in a row. Among themselves they are as in a session of one
+process; what a group with members elsewhere does goes over the bridge. A run that fails in one
+process fails in all of them, and the next one begins anew.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Self, TypeVar
+
+import numpy as np
+
+from graphc.runtime.transports.bridge import Bridge, ProcessFailed, Request
+from graphc.runtime.transports.local import LocalSession, Ranks
+from graphc.runtime.transports.processes import Processes
+from graphc.runtime.transports.spanning import Spanning
+from graphc.runtime.transports.transport import CollectiveCall, Communicator, Group
+from graphc.support.errors import GraphcError, codes
+
+T = TypeVar("T")
+GRACE = 1.0  # seconds that what a process sent before it ended may take to arrive
+PAUSE = 1e-4  # seconds between looks at what processes tell each other
+ENDED = "ended"
+
+
+class ProcessSession:
+    """`size` ranks, of which this process has its part; see `TransportSession`.
+
+    Raises G0702 if the ranks can't be dealt evenly to the processes.
+    """
+
+    def __init__(
+        self, size: int, bridge: Bridge, deadline: float | None = None,
+        groups: Iterable[Group] = (),
+    ) -> None:  # fmt: skip
+        self.size, self._bridge, self._groups = size, bridge, tuple(groups)
+        self._each = devices_of_process(size, bridge.count)
+        self.here = range(self._each * bridge.index, self._each * (bridge.index + 1))
+        self.processes: Processes = JobProcesses(bridge)
+        ranks = Ranks(self.here, self._each * bridge.on_host, self._begin)
+        self._lines: dict[Group, Line] = {}
+        self._local = LocalSession(size, deadline, ranks)
+        self._connect()
+
+    def run(self, fn: Callable[[Communicator], T]) -> list[T]:
+        """See graphc.runtime.transports.transport."""
+        if self._bridge.failed:
+            self._connect()
+        try:
+            results = self._local.run(fn)
+            for line in self._lines.values():  # what nobody here waits for, others may
+                Watched(line, self._bridge).wait()
+            return results
+        except BaseException as error:
+            self._lines.clear()
+            if not isinstance(error, ProcessFailed):
+                self._bridge.fail(in_words(error))
+            raise
+
+    def _connect(self) -> None:
+        """The channels of all groups, in one order everywhere: a channel waits for its members."""
+        if self._bridge.failed:
+            self._bridge.renew()
+        self._lines.clear()
+        for group in sorted({*self._groups, tuple(range(self.size))}):
+            if len(self._processes(group)) > 1 and any(rank in self.here for rank in group):
+                self._bridge.channel(group, self._processes(group))
+
+    def _processes(self, group: Group) -> list[int]:
+        return sorted({rank // self._each for rank in group})
+
+    def _begin(self, call: CollectiveCall, xs: Sequence[Any], outs: Sequence[Any]) -> Watched:
+        channel = self._bridge.channel(call.group, self._processes(call.group))
+        line = self._lines.setdefault(call.group, Line())
+        return Watched(line.begin(Spanning(call, xs, outs, channel, self.here)), self._bridge)
+
+    def close(self) -> None:
+        """End the threads, and tell the other processes. A second close does nothing."""
+        self._local.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, *_: object) -> None:
+        self.close()
+
+
+def devices_of_process(size: int, processes: int) -> int:
+    """How many of `size` devices each process has. Raises G0702 if they can't be dealt evenly."""
+    each, left = divmod(size, processes)
+    if left or not each:
+        raise GraphcError(
+            "G0702",
+            f"the strategy has {size} device{'s' * (size != 1)}, and there are {processes} "
+            "processes: each must have equally many",
+            help="start as many processes as divide the number of devices, or change the strategy",
+        )
+    return each
+
+
+class Line:
+    """The collectives of one group that are under way, in the order in which they were begun.
+
+    They may be waited for in any order, which can differ from process to process. But the second
+    exchanges that some make must be begun in one order: an earlier collective goes first.
+    """
+
+    def __init__(self) -> None:
+        self._under_way: deque[Spanning] = deque()
+        self._mutex = threading.Lock()  # threads of several ranks may wait at a time
+
+    def begin(self, what: Spanning) -> Request:
+        with self._mutex:
+            self._under_way.append(what)
+        return InLine(self, what)
+
+    def progress(self, wanted: Spanning) -> bool:
+        """Whether a collective is done, after each was advanced as far as its turn allows."""
+        with self._mutex:
+            for what in tuple(self._under_way):
+                if what.done():
+                    self._under_way.remove(what)
+                if what is wanted or not what.begun:
+                    break
+            return wanted not in self._under_way
+
+    def done(self) -> bool:
+        """Whether all of them are done."""
+        while self._under_way and self.progress(self._under_way[0]):
+            pass
+        return not self._under_way
+
+
+@dataclass(frozen=True)
+class InLine:
+    line: Line
+    what: Spanning
+
+    def done(self) -> bool:
+        return self.line.progress(self.what)
+
+
+@dataclass
+class Watched:
+    """Something that was begun with other processes: it ends with an error if one has failed."""
+
+    request: Request
+    bridge: Bridge
+    _gone: float | None = None  # when a process that has ended was first noticed
+
+    def done(self) -> bool:
+        if self.request.done():
+            return True
+        failure = self.bridge.failure()
+        if failure is not None:
+            self._look(*failure)
+        return False
+
+    def _look(self, process: int, words: str) -> None:
+        if words == ENDED:
+            self._gone = self._gone or time.monotonic()
+            if time.monotonic() - self._gone < GRACE:
+                return
+        self.bridge.failed = True
+        raise of_words(process, words)
+
+    def wait(self) -> None:
+        while not self.done():
+            time.sleep(PAUSE)
+
+
+class JobProcesses:
+    """The processes of a job, over a bridge."""
+
+    def __init__(self, bridge: Bridge) -> None:
+        self.index, self.count = bridge.index, bridge.count
+        self._bridge = bridge
+
+    def all_gather(self, data: bytes) -> list[bytes]:
+        lengths = np.empty(self.count, np.int64)
+        own = np.array([len(data)], np.int64)
+        self._exchange([own] * self.count, [lengths[k : k + 1] for k in range(self.count)])
+        receives = [np.empty(n, np.uint8) for n in lengths]
+        self._exchange([np.frombuffer(data, np.uint8)] * self.count, receives)
+        return [x.tobytes() for x in receives]
+
+    def broadcast(self, data: bytes) -> bytes:
+        return self.all_gather(data if self.index == 0 else b"")[0]
+
+    def _exchange(self, sends: Sequence[Any], receives: Sequence[Any]) -> None:
+        if self._bridge.failed:
+            self._bridge.renew()
+        channel = self._bridge.channel((), range(self.count))
+        Watched(channel.exchange(sends, receives), self._bridge).wait()
+
+
+# -- failures, in words ----------------------------------------------------------------------------
+
+
+def in_words(error: BaseException) -> str:
+    """An error for the other processes."""
+    if isinstance(error, GraphcError):
+        return json.dumps([error.code, error.message, error.render()])
+    return json.dumps(["", f"{type(error).__name__}: {error}".rstrip(": "), ""])
+
+
+def of_words(process: int, words: str) -> ProcessFailed:
+    """The error of another process, as `in_words` put it."""
+    if words == ENDED:
+        return ProcessFailed(
+            "G0566", f"process {process} has ended, but others wait for it", process
+        )
+    try:
+        code, message, text = map(str, json.loads(words))
+    except (ValueError, TypeError):
+        code, message, text = "", words, ""
+    if code in codes():
+        return ProcessFailed(code, message, process, text)
+    return ProcessFailed("G0566", f"process {process} has failed: {message}", process)

@@ -1,0 +1,234 @@
+"""Collectives of groups whose ranks are in several processes.
+
+What each process needs of each member's array is sent to it in one exchange, and it computes its
+results as if all arrays were in one memory (graphc.runtime.transports.exchange): in the same order,
+with the same bits. An all-reduce is done in parts, one per process, which are exchanged at the end
+(reduce-scatter and all-gather: Rabenseifner, "Optimization of Collective Reduction Operations",
+2004); where the order is the transport's own, it is the channel's own sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from math import prod
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from graphc.ir.collectives import CollectiveKind
+from graphc.ir.orders import Order
+from graphc.runtime.transports.bridge import Array, Channel, Request
+from graphc.runtime.transports.exchange import (
+    Scratch,
+    along,
+    exchange,
+    join_parts,
+    reduction_of,
+)
+from graphc.runtime.transports.transport import CollectiveCall, Parts
+
+Steps: TypeAlias = Iterator[Request]  # each is done before the next one is asked for
+
+
+class Spanning:
+    """One collective, begun by a process.
+
+    here: the ranks of this process, each process has as many; xs: the arrays of its members by
+    position, None for those of others; outs: of those that receive something
+    """
+
+    def __init__(
+        self, call: CollectiveCall, xs: Sequence[Any], outs: Sequence[Any], channel: Channel,
+        here: range,
+    ) -> None:  # fmt: skip
+        self.call, self.xs, self.outs, self.channel = call, xs, outs, channel
+        self._each = len(here)
+        self._members = [rank // self._each for rank in call.group]  # processes, by position
+        self.me = here.start // self._each
+        self.mine = self._of(self.me)
+        self.x = xs[self.mine[0]]
+        self.results = [outs[i] for i in self.mine if outs[i] is not None]
+        self.begun = False  # all exchanges that it makes
+        self._steps = self._run()
+        self._request = next(self._steps, None)
+
+    def done(self) -> bool:
+        """Whether all results are written. What is next is begun in this call."""
+        while self._request is not None and self._request.done():
+            self._request = next(self._steps, None)
+        self.begun |= self._request is None
+        return self._request is None
+
+    def _run(self) -> Steps:
+        steps = self._channels_own() if self._is_plain() else None
+        if steps is None:
+            steps = getattr(self, f"_{self.call.kind.value}")()
+        return steps
+
+    def _is_plain(self) -> bool:
+        """Whether it is a sum that all get, in an order that the transport chooses."""
+        call = self.call
+        plain = call.collective.order is Order.ADD_N and call.leaves is None
+        return plain and call.kind is CollectiveKind.ALL_REDUCE
+
+    def _of(self, process: int) -> list[int]:
+        """The positions of a process's ranks."""
+        return [i for i, member in enumerate(self._members) if member == process]
+
+    # -- what is sent -----------------------------------------------------------------------------
+
+    def _exchanged(self, pieces: Any, got: list[Any]) -> Steps:
+        """Send each process its pieces of this one's arrays; `got` becomes those of all members.
+
+        pieces(x, i, q): what process q needs of x, the array of position i: a list of views
+        """
+        sends = [
+            _packed([p for i in self.mine for p in pieces(self.xs[i], i, q)], self.x.dtype)
+            for q in self.channel.members
+        ]
+        like = np.empty(self.x.shape, self.x.dtype)  # its shape is asked for, and never an entry
+        shapes = [
+            [[p.shape for p in pieces(like, i, self.me)] for i in self._of(q)]
+            for q in self.channel.members
+        ]
+        receives = [
+            np.empty(sum(prod(s) for member in each for s in member), self.x.dtype)
+            for each in shapes
+        ]
+        self.begun = self.call.kind is not CollectiveKind.ALL_REDUCE
+        yield self.channel.exchange(sends, receives)
+        got[:] = [None] * len(self._members)
+        for q, each, data in zip(self.channel.members, shapes, receives, strict=True):
+            for i, member in zip(self._of(q), each, strict=True):
+                got[i] = []
+                for shape in member:
+                    got[i].append(data[: prod(shape)].reshape(shape))
+                    data = data[prod(shape) :]
+
+    @property
+    def _leading(self) -> int:
+        """Dims in front of the value's own: the pieces that leaves make."""
+        return self.call.leaves is not None
+
+    def _flat(self, x: Array) -> Array:
+        """x as [pieces, entries], or as [entries]."""
+        return x.reshape(*x.shape[: self._leading], -1)
+
+    def _sum(self, terms: Sequence[Array], out: Array) -> None:
+        """Write the sum of the members' terms, in the order of the call."""
+        call = reduction_of(self.call)
+        exchange(call, [np.ascontiguousarray(x) for x in terms], [out], 0, 1, Scratch())
+
+    # -- kinds ------------------------------------------------------------------------------------
+
+    def _channels_own(self) -> Steps | None:
+        """The channel's own sum of what the members of each process make together."""
+        total = np.empty(self.x.shape, self.x.dtype)
+        if len(self.mine) == 1:
+            np.copyto(total, self.x)
+        else:
+            self._sum([self.xs[i] for i in self.mine], total)
+        op = reduction_of(self.call).collective.source.op  # type: ignore[union-attr]
+        request = self.channel.all_reduce(total, op)
+        if request is None:
+            return None
+
+        def steps() -> Steps:
+            self.begun = True
+            yield request
+            for out in self.results:
+                np.copyto(out, total)
+
+        return steps()
+
+    def _all_reduce(self) -> Steps:
+        n, count = self._flat(self.x).shape[-1], len(self.channel.members)
+        ends = [n * k // count for k in range(count + 1)]
+        at = {q: slice(ends[k], ends[k + 1]) for k, q in enumerate(self.channel.members)}
+        got: list[Any] = []
+        yield from self._exchanged(lambda x, i, q: [self._flat(x)[..., at[q]]], got)
+        part = np.empty(at[self.me].stop - at[self.me].start, self.x.dtype)
+        if part.size:
+            self._sum([x for (x,) in got], part)
+        whole = np.empty(n, self.x.dtype)
+        receives = [whole[at[q]] for q in self.channel.members]
+        self.begun = True
+        yield self.channel.exchange([part] * count, receives, second=True)
+        for out in self.results:
+            np.copyto(out, whole.reshape(out.shape))
+
+    def _reduce(self) -> Steps:
+        homes = {rank // self._each for rank in self.call.owners}
+        got: list[Any] = []
+        yield from self._exchanged(lambda x, i, q: [x] * (q in homes), got)
+        for out in self.results:
+            self._sum([x for (x,) in got], out)
+
+    def _reduce_scatter(self) -> Steps:
+        after, got = self.call.after, list[Any]()
+        assert after is not None
+        dim = after.dim + self._leading
+        yield from self._exchanged(partial(self._parts_of, after, dim), got)
+        for k, i in enumerate(self.mine):
+            n = after.spans[i][1]
+            valid = along(self.outs[i], after.dim, 0, n)
+            total = np.empty(valid.shape, self.x.dtype)
+            if total.size:
+                self._sum([pieces[k] for pieces in got], total)
+            valid[...] = total
+            along(self.outs[i], after.dim, n, None)[...] = 0
+
+    def _broadcast(self) -> Steps:
+        (owner,) = self.call.owners
+        at, got = self.call.group.index(owner), list[Any]()
+        yield from self._exchanged(lambda x, i, q: [x] * (i == at), got)
+        for out in self.results:
+            np.copyto(out, got[at][0])
+
+    def _all_gather(self) -> Steps:
+        before, got = self.call.before, list[Any]()
+        assert before is not None
+        yield from self._exchanged(lambda x, i, q: [_valid(x, before, i)], got)
+        for out in self.results:
+            join_parts(out, [x for (x,) in got], before)
+
+    def _all_to_all(self) -> Steps:
+        before, after, got = self.call.before, self.call.after, list[Any]()
+        assert before is not None and after is not None
+
+        def pieces(x: Array, i: int, q: int) -> list[Array]:
+            return self._parts_of(after, after.dim, _valid(x, before, i), i, q)
+
+        yield from self._exchanged(pieces, got)
+        for k, i in enumerate(self.mine):
+            n = after.spans[i][1]
+            join_parts(along(self.outs[i], after.dim, 0, n), [parts[k] for parts in got], before)
+            along(self.outs[i], after.dim, n, None)[...] = 0
+
+    def _barrier(self) -> Steps:
+        count = len(self.channel.members)
+        words = np.zeros((2, count), np.uint8)
+        self.begun = True
+        yield self.channel.exchange([*words[0, :, None]], [*words[1, :, None]])
+
+    def _parts_of(self, after: Parts, dim: int, x: Array, i: int, q: int) -> list[Array]:
+        """The parts of x that the ranks of a process get."""
+        spans = (after.spans[k] for k in self._of(q))
+        return [along(x, dim, start, start + n) for start, n in spans]
+
+
+def _valid(x: Array, parts: Parts, position: int) -> Array:
+    return along(x, parts.dim, 0, parts.spans[position][1])
+
+
+def _packed(pieces: Sequence[Array], dtype: np.dtype[Any]) -> Array:
+    """All entries of some arrays, one after the other."""
+    if len(pieces) == 1 and pieces[0].flags.c_contiguous:
+        return pieces[0].reshape(-1)
+    out = np.empty(sum(x.size for x in pieces), dtype)
+    start = 0
+    for x in pieces:
+        out[start : start + x.size].reshape(x.shape)[...] = x
+        start += x.size
+    return out

@@ -1,0 +1,79 @@
+"""Several processes train as one does. They are played by threads that share nothing but a bridge:
+the bits are those of one process, whatever lies in which process."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pytest
+from runtime.memory_bridge import Hub, MemoryTransport
+
+from graphc.compiler.driver import compile_module
+from graphc.frontend.language.load import module_of_source
+from graphc.runtime.trainer import Trainer
+from graphc.strategies import parse_strategy
+
+STEP = """
+step train(x: f32[batch, 6], label: i32[batch]) {
+    param w1: f32[6, 8] = he_normal()
+    param b1: f32[8] = zeros()
+    param table: f32[5, 8] = he_normal()
+    param w2: f32[8, 4] = he_normal()
+    state seen: f32[8] = zeros()
+
+    h = tanh(x @ w1 + b1) + table[label]
+    seen <- 0.9 * seen + 0.1 * mean(h, axis=0)
+    loss = mean(cross_entropy(h @ w2, label % 4))
+    minimize loss with adam(lr=0.01)
+}
+"""
+STRATEGIES = [
+    "mirrored(4)",
+    "mirrored(4) * reproducible(8)",
+    "mirrored(4) * accumulate(2)",
+    "zero(4, stage=2)",
+    "zero(4, stage=3) * reproducible(4)",
+    "tensor_split(4)",
+    "mirrored(2) * tensor_split(2)",
+    "tensor_split(2) * mirrored(2)",
+    "central_storage(4)",
+    "parameter_server(4, 2)",
+    "local_sgd(4, every=2)",
+    "diloco(2, every=2) * mirrored(2)",
+]
+
+
+@lru_cache
+def plan(strategy):
+    return compile_module(module_of_source(STEP, sizes={"batch": 16}), parse_strategy(strategy))
+
+
+def batch(number, size=16):
+    rng = np.random.default_rng(number)
+    x = rng.standard_normal((size, 6)).astype(np.float32)
+    return {"x": x, "label": rng.integers(0, 5, size).astype(np.int32)}
+
+
+def training(trainer, sizes=(16, 16, 11, 16)):
+    with trainer:
+        losses = [trainer.step(batch(k, n))["loss"] for k, n in enumerate(sizes)]
+        return losses, {k: v.tobytes() for k, v in trainer.variables().items()}
+
+
+def in_processes(count, work) -> list[Any]:
+    """What `work(transport, index)` returns in each of `count` processes."""
+    hub = Hub(count)
+    with ThreadPoolExecutor(count) as pool:
+        jobs = [pool.submit(work, MemoryTransport(hub, k), k) for k in range(count)]
+        return [job.result() for job in jobs]
+
+
+@pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.ci)])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_processes_train_with_the_bits_of_threads(strategy, count):
+    expected = training(Trainer(plan(strategy)))
+    for found in in_processes(count, lambda t, k: training(Trainer(plan(strategy), transport=t))):
+        assert found == expected
