@@ -33,7 +33,8 @@ class Channel(Protocol):
     members: their numbers. Each makes the same calls in the same order; several may be in progress.
     """
 
-    members: Sequence[int]
+    @property
+    def members(self) -> Sequence[int]: ...
 
     def exchange(
         self, sends: Sequence[Array], receives: Sequence[Array], second: bool = False

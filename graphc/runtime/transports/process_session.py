@@ -88,7 +88,7 @@ class ProcessSession:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: object, error: BaseException | None, *_: object) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
