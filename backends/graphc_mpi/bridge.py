@@ -31,14 +31,19 @@ class MpiRequest:
 
 
 class MpiChannel:
-    """Two communicators of the processes that have members of a group."""
+    """Two communicators of the processes that have members of a group, for exchanges and for
+    second ones."""
 
-    def __init__(self, world: MPI.Intracomm, group: Group, members: Sequence[int]) -> None:
-        self.members = tuple(members)
-        processes = world.group.Incl(self.members)
+    def __init__(self, members: Sequence[int], comms: Sequence[MPI.Intracomm]) -> None:
+        self.members, self._comms = tuple(members), tuple(comms)
+
+    @classmethod
+    def of_group(cls, world: MPI.Intracomm, group: Group, members: Sequence[int]) -> MpiChannel:
+        """A channel of some processes; waits for them."""
+        processes = world.group.Incl(list(members))
         # Threads may make channels of different groups at a time: these have different tags.
         tag = hash(group) & 0x3FFF
-        self._comms = [world.Create_group(processes, 2 * tag + k) for k in range(2)]
+        return cls(members, [world.Create_group(processes, 2 * tag + k) for k in range(2)])
 
     def exchange(
         self, sends: Sequence[Array], receives: Sequence[Array], second: bool = False
@@ -100,19 +105,21 @@ class MpiBridge:
         self.index, self.count, self.failed = world.rank, world.size, False
         host = world.Split_type(MPI.COMM_TYPE_SHARED)
         self.on_host = host.size
+        self.hosts = world.allreduce(int(host.rank == 0))
         host.Free()
         self._news = world.Dup()
         self._epoch = 0
         self._told: list[tuple[MPI.Request, bytes]] = []  # until they are sent
         self._failures: list[tuple[int, int, str]] = []  # epoch, process, words
         self._channels: dict[Group, MpiChannel] = {}
-        self._world = world.Dup()
+        self._world = [world.Dup(), world.Dup()]
+        self._connect()
         if self.count > 1:
             atexit.register(self._end)  # before MPI ends, which waits for all
 
     def channel(self, group: Group, members: Sequence[int]) -> MpiChannel:
         if group not in self._channels:
-            self._channels[group] = MpiChannel(self._world, group, members)
+            self._channels[group] = MpiChannel.of_group(self._world[0], group, members)
         return self._channels[group]
 
     def fail(self, words: str) -> None:
@@ -135,12 +142,19 @@ class MpiBridge:
         now = [(k, words) for at, k, words in self._failures if at == self._epoch or words == ENDED]
         return now[0] if now else None
 
-    def renew(self) -> None:
+    def renew(self, patience: float | None = None) -> None:
         # What was in progress never ends: its communicators are left to MPI.
         self._channels.clear()
         self._epoch, self.failed = self._epoch + 1, False
-        self._world, request = MPI.COMM_WORLD.Idup()
-        Watched(MpiRequest(request), self).wait()
+        pairs = [MPI.COMM_WORLD.Idup() for _ in range(2)]
+        for _, request in pairs:
+            Watched(MpiRequest(request), self).wait(patience)
+        self._world = [comm for comm, _ in pairs]
+        self._connect()
+
+    def _connect(self) -> None:
+        """The channel of all processes is there from the beginning: nobody waits to make it."""
+        self._channels[()] = MpiChannel(range(self.count), self._world)
 
     def _end(self) -> None:
         """This process exits: nobody need wait for it any more."""

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from graphc.cli.job import CommandJob, in_job, transport_option
+
 if TYPE_CHECKING:
     from graphc.plan.plan import Plan
     from graphc.runtime.data.dataset import Dataset
@@ -66,6 +68,7 @@ check_option = click.option(
     help="Memory limit for all devices together, such as 8GiB. Default: the machine's memory.",
 )
 @backend_option
+@transport_option
 @click.option("--epochs", type=click.IntRange(1), help="Epochs to train. Default: the file's own.")
 @click.option("--steps", type=click.IntRange(1), help="Steps to train, instead of epochs.")
 @click.option(
@@ -94,7 +97,9 @@ check_option = click.option(
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the report as one line of JSON.")
 @click.option("--quiet", is_flag=True, help="Show no progress bar.")
+@in_job
 def run_command(
+    running: CommandJob,
     file: Path, strategy: str | None, order: str | None, sparse: str | None, peak: str | None,
     bucket: int, seed: int | None, check_replicas: bool, max_bytes: str | None, backend: str,
     epochs: int | None, steps: int | None,
@@ -122,13 +127,16 @@ def run_command(
     if resume and load:
         raise click.UsageError("give --resume or --load, not both")
     limit = bytes_of(max_bytes, "--max-bytes")
-    check_outputs(save, record)
+    if running.speaks:
+        check_outputs(save, record)
     resumed = read(resume) if resume is not None else None
     if seed is None and resumed is not None and file.suffix != ".plan":
         seed = resumed.seed
-    plan = plan_of(file, strategy, peak, order, bucket, check_replicas, sparse, seed, backend)
+    options = strategy, peak, order, bucket, check_replicas, sparse, seed, backend
+    plan = running.plan(lambda: plan_of(file, *options))
     train, test = load_data(plan, "train"), load_data(plan, "test")
-    with Trainer(plan, backend, max_bytes=limit, debug_nans=debug_nans or None) as trainer:
+    how: dict[str, Any] = {"max_bytes": limit, "debug_nans": debug_nans or None}
+    with Trainer(plan, backend, transport=running.transport, **how) as trainer:
         with shown_warnings():
             if resumed is not None and resume is not None:
                 trainer.take_up(resumed, resume)
@@ -138,11 +146,13 @@ def run_command(
         start = time.perf_counter()
         with saved(trainer, save):
             recordings: dict[str, Any] = {"record": record, "replay": replay}
-            last = _train(trainer, train, epochs, steps, quiet or as_json, recordings)
+            silent = quiet or as_json or not running.speaks
+            last = _train(trainer, train, epochs, steps, silent, recordings)
         seconds = time.perf_counter() - start
         metrics = trainer.evaluate(test[0].batches(test[1]["batch"])) if test else {}
         report = _report(trainer, last, metrics, seconds)
-    click.echo(in_json(report) if as_json else _in_words(report))
+    if running.speaks:
+        click.echo(in_json(report) if as_json else _in_words(report))
 
 
 def _report(
@@ -162,6 +172,8 @@ def _report(
         "seed": plan.meta.get("seed", 0),
         "strategy": plan.strategy,
         "devices": plan.devices,
+        "processes": trainer.processes.count,
+        "hosts": trainer.processes.hosts,
         "backend": backend.name,
         "executor": backend.executor,
         "peak_bytes": taken[0].peak,

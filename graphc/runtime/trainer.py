@@ -321,6 +321,7 @@ class Trainer:
     def save(self, path: str | Path) -> None:
         """Write a checkpoint (.safetensors): all variables, and what else `resume` needs.
 
+        All processes of a job call it, and process 0 writes.
         Raises G0509 if it can't be written, G0505 after a step that failed half-way.
         """
         values = self.variables()
@@ -331,7 +332,8 @@ class Trainer:
         outer = tuple(n for n, v in self.plan.variables.items() if v.kind == "outer")
         seed = self.plan.meta.get("seed", 0)
         at = self.steps, self.position, self.history, seed, self.order
-        Saved(values, *at, copies, before, local_steps, outer).write(path)
+        if self.processes.index == 0:
+            Saved(values, *at, copies, before, local_steps, outer).write(path)
 
     def resume(self, path: str | Path) -> None:
         """Resume the training that `save` wrote, under any strategy.

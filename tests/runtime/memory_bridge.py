@@ -91,7 +91,7 @@ class Sum:
 class MemoryBridge:
     def __init__(self, hub: Hub, index: int) -> None:
         self.hub, self.index, self.count, self.on_host = hub, index, hub.count, hub.count
-        self.failed, self.epoch = False, 0
+        self.failed, self.epoch, self.hosts = False, 0, 1
         self._channels: dict[Any, MemoryChannel] = {}
 
     def channel(self, group: tuple[int, ...], members: Any) -> MemoryChannel:
@@ -111,7 +111,7 @@ class MemoryBridge:
             found = [x for x in self.hub.failures[self.index] if x[0] == self.epoch]
         return found[0][1:] if found else None
 
-    def renew(self) -> None:
+    def renew(self, patience: float | None = None) -> None:
         self.epoch, self.failed = self.epoch + 1, False
         self._channels.clear()
 

@@ -57,12 +57,13 @@ class Bridge(Protocol):
     """The connection of a process to the other ones of its job.
 
     index, count: the number of this process, and how many there are; on_host: how many of them run
-    on this host; failed: something has failed here, or was seen to fail, since the last `renew`
+    on this host; hosts: on how many they run; failed: something has failed here, or was seen to fail, since the last `renew`
     """
 
     index: int
     count: int
     on_host: int
+    hosts: int
     failed: bool
 
     def channel(self, group: Group, members: Sequence[int]) -> Channel:
@@ -81,8 +82,11 @@ class Bridge(Protocol):
         """Another process that has failed since the last `renew`, and its words. Never waits."""
         ...
 
-    def renew(self) -> None:
-        """After a failure: forget it, and all that was in progress. All processes call it."""
+    def renew(self, patience: float | None = None) -> None:
+        """After a failure: forget it, and all that was in progress. All processes call it.
+
+        Raises G0566 if one has not come after `patience` seconds.
+        """
         ...
 
 

@@ -26,7 +26,7 @@ from graphc.support.errors import GraphcError, codes
 
 T = TypeVar("T")
 GRACE = 1.0  # seconds that what a process sent before it ended may take to arrive
-PAUSE = 1e-4  # seconds between looks at what processes tell each other
+LOOKS, PAUSE = 200, 5e-5  # at another process before one sleeps in between, and for how long
 ENDED = "ended"
 
 
@@ -69,6 +69,8 @@ class ProcessSession:
         if self._bridge.failed:
             self._bridge.renew()
         self._lines.clear()
+        # All are here then, or one has failed: what makes a channel can't look for that.
+        self.processes.all_gather(b"")
         for group in sorted({*self._groups, tuple(range(self.size))}):
             if len(self._processes(group)) > 1 and any(rank in self.here for rank in group):
                 self._bridge.channel(group, self._processes(group))
@@ -171,9 +173,16 @@ class Watched:
         self.bridge.failed = True
         raise of_words(process, words)
 
-    def wait(self) -> None:
+    def wait(self, patience: float | None = None) -> None:
+        """Wait until it is done. Raises G0566 if it is not after `patience` seconds."""
+        start, looks = time.monotonic(), 0
         while not self.done():
-            time.sleep(PAUSE)
+            if patience is not None and time.monotonic() - start > patience:
+                self.bridge.failed = True
+                text = f"other processes have not answered within {patience:g} s"
+                raise ProcessFailed("G0566", text, -1)
+            looks += 1
+            time.sleep(0 if looks < LOOKS else PAUSE)
 
 
 class JobProcesses:
@@ -183,22 +192,35 @@ class JobProcesses:
         self.index, self.count = bridge.index, bridge.count
         self._bridge = bridge
 
-    def all_gather(self, data: bytes) -> list[bytes]:
-        lengths = np.empty(self.count, np.int64)
-        own = np.array([len(data)], np.int64)
-        self._exchange([own] * self.count, [lengths[k : k + 1] for k in range(self.count)])
+    @property
+    def hosts(self) -> int:
+        return self._bridge.hosts
+
+    def all_gather(self, data: bytes, patience: float | None = None) -> list[bytes]:
+        lengths, own = np.empty(self.count, np.int64), np.array([len(data)], np.int64)
+        each = [lengths[k : k + 1] for k in range(self.count)]
+        self._exchange([own] * self.count, each, patience)
         receives = [np.empty(n, np.uint8) for n in lengths]
-        self._exchange([np.frombuffer(data, np.uint8)] * self.count, receives)
+        self._exchange([np.frombuffer(data, np.uint8)] * self.count, receives, patience)
         return [x.tobytes() for x in receives]
 
     def broadcast(self, data: bytes) -> bytes:
         return self.all_gather(data if self.index == 0 else b"")[0]
 
-    def _exchange(self, sends: Sequence[Any], receives: Sequence[Any]) -> None:
+    def fail(self, error: BaseException) -> None:
+        if not self._bridge.failed and not self.failed_elsewhere(error):
+            self._bridge.fail(in_words(error))
+
+    def failed_elsewhere(self, error: BaseException) -> bool:
+        return isinstance(error, ProcessFailed)
+
+    def _exchange(
+        self, sends: Sequence[Any], receives: Sequence[Any], patience: float | None
+    ) -> None:
         if self._bridge.failed:
-            self._bridge.renew()
+            self._bridge.renew(patience)
         channel = self._bridge.channel((), range(self.count))
-        Watched(channel.exchange(sends, receives), self._bridge).wait()
+        Watched(channel.exchange(sends, receives), self._bridge).wait(patience)
 
 
 # -- failures, in words ----------------------------------------------------------------------------

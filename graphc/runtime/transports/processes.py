@@ -10,20 +10,33 @@ class Processes(Protocol):
     """The processes of a job, as one of them sees them. All make the same calls in one order.
 
     index: the number of this process; process 0 speaks and writes for all
-    count: how many there are
+    count: how many there are; hosts: on how many hosts
     """
 
     @property
     def index(self) -> int: ...
     @property
     def count(self) -> int: ...
+    @property
+    def hosts(self) -> int: ...
 
-    def all_gather(self, data: bytes) -> list[bytes]:
-        """What each process passed, by number."""
+    def all_gather(self, data: bytes, patience: float | None = None) -> list[bytes]:
+        """What each process passed, by number.
+
+        Raises G0566 if a process has failed, or if one has not come after `patience` seconds.
+        """
         ...
 
     def broadcast(self, data: bytes) -> bytes:
         """What process 0 passed."""
+        ...
+
+    def fail(self, error: BaseException) -> None:
+        """Tell the others that this process can't go on; nothing if one of them said so first."""
+        ...
+
+    def failed_elsewhere(self, error: BaseException) -> bool:
+        """Whether an error is that of another process."""
         ...
 
 
@@ -33,12 +46,19 @@ class Alone:
 
     index: int = 0
     count: int = 1
+    hosts: int = 1
 
-    def all_gather(self, data: bytes) -> list[bytes]:
+    def all_gather(self, data: bytes, patience: float | None = None) -> list[bytes]:
         return [data]
 
     def broadcast(self, data: bytes) -> bytes:
         return data
+
+    def fail(self, error: BaseException) -> None:
+        """Nobody is there to be told."""
+
+    def failed_elsewhere(self, error: BaseException) -> bool:
+        return False
 
 
 ALONE = Alone()

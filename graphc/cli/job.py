@@ -1,0 +1,105 @@
+"""Commands in several processes: one of them compiles, speaks and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from graphc.runtime.machine.interrupts import Terminated
+from graphc.support.errors import GraphcError
+
+if TYPE_CHECKING:
+    from graphc.plan.plan import Plan
+    from graphc.runtime.transports.processes import Processes
+    from graphc.runtime.transports.transport import Transport
+
+PATIENCE = 3.0  # seconds to wait for what other processes have to say about an error
+
+transport_option = click.option(
+    "--transport", "transport_name", default="local", show_default=True,
+    help="How devices exchange values: local (threads of one process), or mpi, where `mpiexec` "
+    "started the command: its processes share the devices. `graphc backends` lists them.",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class CommandJob:
+    """The processes that run a command together."""
+
+    transport: Transport
+    processes: Processes
+
+    @property
+    def speaks(self) -> bool:
+        """Whether this process prints and writes."""
+        return self.processes.index == 0
+
+    def plan(self, make: Callable[[], Plan]) -> Plan:
+        """The plan that process 0 makes."""
+        from graphc.plan.plan import parse
+
+        if self.processes.count == 1:
+            return make()
+        made = make() if self.speaks else None
+        text = self.processes.broadcast(made.text().encode() if made else b"")
+        return made or parse(text.decode())
+
+
+@contextmanager
+def job(transport_name: str) -> Iterator[CommandJob]:
+    """Join the job of a transport. An error or a signal ends the command in all processes, and
+    process 0 reports it."""
+    from graphc.runtime.backends import plugins
+    from graphc.runtime.machine.jobs import join
+
+    transport = plugins.transport(transport_name)
+    processes = join(transport)
+    try:
+        yield CommandJob(transport, processes)
+    except KeyboardInterrupt as stop:
+        if not processes.index:
+            raise
+        raise click.exceptions.Exit(143 if isinstance(stop, Terminated) else 130) from None
+    except GraphcError as error:
+        if processes.count > 1:
+            _agreed(processes, error)
+        raise
+
+
+def in_job(command: Callable[..., None]) -> Callable[..., None]:
+    """A command that gets `running`, the job of the transport that its options name."""
+
+    @wraps(command)
+    def run(transport_name: str, **options: Any) -> None:
+        with job(transport_name) as running:
+            command(running=running, **options)
+
+    return run
+
+
+def _agreed(processes: Processes, error: GraphcError) -> None:
+    """Let process 0 print what went wrong, in whichever processes; returns if this one is to."""
+    processes.fail(error)
+    try:
+        own = "" if processes.failed_elsewhere(error) else error.render()
+        every = [x.decode() for x in processes.all_gather(own.encode(), patience=PATIENCE)]
+    except GraphcError:  # one has died: whoever has something to say says it
+        if processes.index and processes.failed_elsewhere(error):
+            _leave()
+        return
+    if processes.index:
+        _leave()
+    shown = {error.render(), ""}
+    for process, text in enumerate(every):
+        if text not in shown:
+            shown.add(text)
+            click.echo(f"{text}\n   = in process {process}", err=True)
+
+
+def _leave() -> NoReturn:
+    raise click.exceptions.Exit(1)
