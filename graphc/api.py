@@ -21,6 +21,7 @@ from graphc.runtime.backends import plugins
 from graphc.runtime.backends.backend import Backend
 from graphc.runtime.machine.memory_limits import check_peak
 from graphc.runtime.trainer import OnStep, Trainer
+from graphc.runtime.transports.transport import Transport
 from graphc.strategies import Strategy, parse_strategy
 from graphc.support.errors import GraphcError
 from graphc.support.gc_pause import collector_paused
@@ -36,6 +37,7 @@ def compile(
     strategy: str | Strategy = "one_device()",
     state: Any = None,
     backend: str | Backend = "numpy",
+    transport: str | Transport = "local",
     whole: Sequence[str] = (),
     seed: int = 0,
     order: str = "",
@@ -55,6 +57,8 @@ def compile(
                    batches may follow
     optimizer:     a record of graphc.optim; not needed if loss_fn calls `graphc.minimize`
     strategy:      such as "mirrored(4) * accumulate(2)"
+    transport:     how devices exchange: "local", threads of this process, or "mpi", where `mpiexec`
+                   started the script: its processes, which all run it alike, share the devices
     whole:         globs of batch leaves that have no batch dim
     seed:          of the initializers and random functions that have none of their own: the same
                    seed gives the same weights and masks under any strategy
@@ -86,8 +90,9 @@ def compile(
         if peak is not None:
             check_peak(plan, made_by, peak)
         trainer = Trainer(
-            plan, made_by, values=traced.values, max_bytes=max_bytes, debug_nans=debug_nans
-        )
+            plan, made_by, values=traced.values, transport=transport, max_bytes=max_bytes,
+            debug_nans=debug_nans,
+        )  # fmt: skip
     return StepTrainer(module, traced, trainer)
 
 

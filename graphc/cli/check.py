@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from graphc.cli.job import CommandJob, in_job, transport_option
 from graphc.cli.run import in_json, seed_option
 
 if TYPE_CHECKING:
@@ -60,8 +61,11 @@ if TYPE_CHECKING:
     "--allow-nan", is_flag=True, help="Also pass if all runs end in the same NaN or infinity."
 )
 @seed_option
+@transport_option
 @click.option("--json", "as_json", is_flag=True, help="Print each row as one line of JSON.")
+@in_job
 def check_command(
+    running: CommandJob,
     file: Path, devices: str, accumulate: str, templates: tuple[str, ...], steps: int,
     backends: tuple[str, ...], bits: bool, slots: int, tiles: int | None, switch: bool,
     allow_nan: bool, seed: int | None, as_json: bool,
@@ -84,9 +88,10 @@ def check_command(
         chosen = _strategies(templates, _numbers(devices), _numbers(accumulate))
         given = _backends(backends)
         if bits:
-            rows = _bits(module, data, chosen, steps, given, (slots, tiles), switch, as_json)
+            grid = slots, tiles
+            rows = _bits(running, module, data, chosen, steps, given, grid, switch, as_json)
         else:
-            rows = _rounding(module, data, chosen, steps, given, as_json)
+            rows = _rounding(running, module, data, chosen, steps, given, as_json)
         marks = set(rows)
     if "FAIL" in marks or ("NaN" in marks and not allow_nan):
         raise click.exceptions.Exit(1)
@@ -112,7 +117,7 @@ def _backends(names: Sequence[str]) -> list[str]:
 
 
 def _rounding(
-    module: Module, data: Dataset, chosen: Sequence[Strategy], steps: int,
+    running: CommandJob, module: Module, data: Dataset, chosen: Sequence[Strategy], steps: int,
     backends: Sequence[str], as_json: bool,
 ) -> Iterator[str]:  # fmt: skip
     """Print a row per strategy and backend; yield the mark of each row."""
@@ -120,9 +125,11 @@ def _rounding(
 
     spec = module.data["train"]
     for backend in backends:
-        rows = check_strategies(module, chosen, data, spec.batch, steps, backend, spec.shuffle_seed)
+        rows = check_strategies(
+            module, chosen, data, spec.batch, steps, backend, spec.shuffle_seed, running.transport
+        )
         for row in rows:
-            click.echo(
+            running.echo(
                 in_json(asdict(row) | {"equal": row.equal}) if as_json else _rounding_line(row)
             )
             yield _mark(row.equal, row.spoiled)
@@ -152,7 +159,7 @@ def _below(text: str) -> str:
 
 
 def _bits(
-    module: Module, data: Dataset, chosen: Sequence[Strategy], steps: int,
+    running: CommandJob, module: Module, data: Dataset, chosen: Sequence[Strategy], steps: int,
     backends: Sequence[str], grid: tuple[int, int | None], switch: bool, as_json: bool,
 ) -> Iterator[str]:  # fmt: skip
     """Print a row per strategy and backend, a summary per backend; yield the mark of each row."""
@@ -164,14 +171,15 @@ def _bits(
     spec = module.data["train"]
     batches = take(data, spec.batch, steps, spec.shuffle_seed)
     check = BitsCheck(module, Reproducible(slots, tiles or tiles_for(chosen)), batches)
+    check.transport = running.transport
     for backend in backends:
         rows = []
         for row in check.rows(chosen, backend, switch):
             rows.append(row)
-            click.echo(in_json(asdict(row) | {"same": row.same}) if as_json else _line(row))
+            running.echo(in_json(asdict(row) | {"same": row.same}) if as_json else _line(row))
             yield _mark(row.same, row.spoiled)
         if not as_json:
-            click.echo(_summary(rows, steps))
+            running.echo(_summary(rows, steps))
 
 
 def _line(row: BitsRow) -> str:

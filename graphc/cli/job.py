@@ -39,6 +39,11 @@ class CommandJob:
         """Whether this process prints and writes."""
         return self.processes.index == 0
 
+    def echo(self, text: str) -> None:
+        """Print a line, once for all processes."""
+        if self.speaks:
+            click.echo(text)
+
     def plan(self, make: Callable[[], Plan]) -> Plan:
         """The plan that process 0 makes."""
         from graphc.plan.plan import parse

@@ -151,8 +151,7 @@ def run_command(
         seconds = time.perf_counter() - start
         metrics = trainer.evaluate(test[0].batches(test[1]["batch"])) if test else {}
         report = _report(trainer, last, metrics, seconds)
-    if running.speaks:
-        click.echo(in_json(report) if as_json else _in_words(report))
+    running.echo(in_json(report) if as_json else _in_words(report))
 
 
 def _report(

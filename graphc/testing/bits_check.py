@@ -20,8 +20,11 @@ from graphc.plan.plan import Plan
 from graphc.runtime.checkpoints.saving import first_values
 from graphc.runtime.results import loss_of
 from graphc.runtime.trainer import Trainer
+from graphc.runtime.transports.local import TRANSPORT as LOCAL
+from graphc.runtime.transports.transport import Transport
 from graphc.strategies import OneDevice, Reproducible, Strategy, layout_of
 from graphc.support.errors import GraphcError
+from graphc.testing.dealt import Dealt
 from graphc.testing.equivalence import spoiled
 
 Array: TypeAlias = NDArray[Any]
@@ -73,12 +76,13 @@ class Result:
 
 @dataclass
 class BitsCheck:
-    """What all runs share: the program, its grid, the batches, and the first values."""
+    """What all runs share: the program, its grid, the batches, the first values, the transport."""
 
     module: Module
     grid: Reproducible
     batches: Sequence[Mapping[str, Array]]
     values: Arrays = field(default_factory=dict)
+    transport: Transport = LOCAL
 
     def __post_init__(self) -> None:
         self.values = self.values or first_values(compile_module(self.module, OneDevice()))
@@ -137,9 +141,20 @@ class BitsCheck:
         for i, plan in enumerate(plans):
             batches = self.batches[:steps][i * share : (i + 1) * share]
             if batches:
-                before, result = result, _train(plan, backend, result.variables, batches)
+                before, result = result, self._train(plan, backend, result.variables, batches)
                 result = replace(result, losses=before.losses + result.losses)
         return result
+
+    def _train(
+        self, plan: Plan, backend: str, values: Arrays, batches: Sequence[Mapping[str, Array]]
+    ) -> Result:
+        program = plan.programs["train"]
+        losses = []
+        with Trainer(plan, backend, values=values, transport=Dealt(self.transport)) as trainer:
+            for batch in batches:
+                fed = {n: np.asarray(batch[n], t.dtype.numpy) for n, t in program.inputs.items()}
+                losses.append(loss_of(trainer.step(fed)))
+            return Result(trainer.variables(), tuple(losses), trainer.params_sha256())
 
     def _first(self, plans: Sequence[Plan], one: Plan, backend: str) -> str:
         """The first step after which variables differ, and which, in words; found by bisection."""
@@ -159,18 +174,6 @@ def _row(name: str, plan: Plan, backend: str, result: Result, differs: str = "")
     return BitsRow(
         name, backend, plan.mesh.devices, result.loss, result.hash, differs, spoiled=wrong
     )
-
-
-def _train(
-    plan: Plan, backend: str, values: Arrays, batches: Sequence[Mapping[str, Array]]
-) -> Result:
-    program = plan.programs["train"]
-    losses = []
-    with Trainer(plan, backend, values=values) as trainer:
-        for batch in batches:
-            fed = {n: np.asarray(batch[n], t.dtype.numpy) for n, t in program.inputs.items()}
-            losses.append(loss_of(trainer.step(fed)))
-        return Result(trainer.variables(), tuple(losses), trainer.params_sha256())
 
 
 def tiles_for(strategies: Sequence[Strategy]) -> int:

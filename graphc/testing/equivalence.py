@@ -33,8 +33,11 @@ from graphc.runtime.checkpoints.saving import first_values
 from graphc.runtime.data.dataset import Dataset
 from graphc.runtime.results import loss_of
 from graphc.runtime.trainer import Trainer
+from graphc.runtime.transports.local import TRANSPORT as LOCAL
+from graphc.runtime.transports.transport import Transport
 from graphc.strategies import OneDevice, Strategy
 from graphc.support.distance import distance, finite_distance, magnitude
+from graphc.testing.dealt import Dealt
 
 Array = NDArray[Any]
 SLACK = 4.0
@@ -94,25 +97,26 @@ def check_strategies(
     steps: int,
     backend: str = "numpy",
     shuffle_seed: int | None = None,
+    transport: Transport = LOCAL,
 ) -> Iterator[ComparisonRow]:
     """One row per strategy, the single device first; all start from the same variables."""
     batches = take(data, batch, steps, shuffle_seed)
     one = compile_module(module, OneDevice())
     values = first_values(one)
     wide = widened(module)
-    single = train(one, backend, values, batches)
-    exact = train(compile_module(wide, OneDevice()), backend, values, batches)
+    single = train(one, backend, values, batches, transport)
+    exact = train(compile_module(wide, OneDevice()), backend, values, batches, transport)
     rounding = _allowed(single, exact)
     yield ComparisonRow(
         one.strategy, 1, single.loss, 0.0, rounding, single.sha, spoiled=single.spoiled
     )
     for strategy in strategies:
         plan = compile_module(module, strategy)
-        result = train(plan, backend, values, batches)
+        result = train(plan, backend, values, batches, transport)
         want, allowed, against = single, rounding, ONE
         if periodicity(strategy) is not None:
-            want = train(plan, "reference", values, batches)
-            exact = train(compile_module(wide, strategy), "reference", values, batches)
+            want = train(plan, "reference", values, batches, transport)
+            exact = train(compile_module(wide, strategy), "reference", values, batches, transport)
             allowed, against = _allowed(want, exact), INTERPRETED
         yield ComparisonRow(
             plan.strategy, plan.devices, result.loss, difference(result, want), allowed, result.sha,
@@ -178,14 +182,15 @@ def take(data: Dataset, batch: int, steps: int, seed: int | None) -> list[dict[s
 
 
 def train(
-    plan: Plan, backend: str, values: Mapping[str, Array], batches: Sequence[Mapping[str, Array]]
-) -> TrainingResult:
+    plan: Plan, backend: str, values: Mapping[str, Array], batches: Sequence[Mapping[str, Array]],
+    transport: Transport = LOCAL,
+) -> TrainingResult:  # fmt: skip
     """Train a plan on the batches, from these first values, which are cast to the plan's dtypes."""
     types = plan.programs["evaluate"].variable_types
     start = {name: np.asarray(a, types[name].dtype.numpy) for name, a in values.items()}
     inputs = plan.training.inputs
     losses = []
-    with Trainer(plan, backend, values=start) as trainer:
+    with Trainer(plan, backend, values=start, transport=Dealt(transport)) as trainer:
         for batch in batches:
             fed = {n: np.asarray(batch[n], t.dtype.numpy) for n, t in inputs.items()}
             losses.append(loss_of(trainer.step(fed)))

@@ -1,5 +1,5 @@
-"""The pytest option `--backend NAME`. It is a plug-in, since a package's conftest is read too
-late."""
+"""The pytest options `--backend NAME` and `--transport NAME`: a plug-in, since a package's conftest is
+read too late."""
 
 from __future__ import annotations
 
@@ -14,3 +14,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--backend", default="numpy", help="the graphc backend to test (graphc.testing)"
     )
+    group.addoption(
+        "--transport", default="local",
+        help="the graphc transport to test, such as mpi, with pytest started by mpiexec",
+    )  # fmt: skip

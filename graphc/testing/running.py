@@ -11,13 +11,24 @@ from graphc.lowering.program.program import Program
 from graphc.runtime.backends.backend import Backend
 from graphc.runtime.backends.reference import BACKEND as REFERENCE
 from graphc.runtime.synchronous.engine import Engine
+from graphc.runtime.transports.local import TRANSPORT as LOCAL
+from graphc.runtime.transports.transport import Transport
 from graphc.support.distance import within
+from graphc.testing.dealt import Dealt
 
 if TYPE_CHECKING:
     from graphc.ir.op import Array
 
 TOLERANCE = {"float64": 1e-11, "float32": 1e-5, "float16": 4e-3, "bfloat16": 4e-2}
 Results = dict[str, "Array"]
+
+
+TRANSPORT: list[Transport] = [LOCAL]  # the one under test, from `--transport NAME`
+
+
+def engine_of(programs: Mapping[str, Program], backend: Backend) -> Engine:
+    """An engine on the transport under test."""
+    return Engine(programs, backend, Dealt(TRANSPORT[-1]), deadline=600)
 
 
 def run(
@@ -30,7 +41,7 @@ def run(
     poison: bool = True,
 ) -> Results:
     """The outputs of the last step and the variables after it, in one dict."""
-    with Engine({"program": program}, backend, deadline=600) as engine:
+    with engine_of({"program": program}, backend) as engine:
         engine.load_variables(variables or {})
         outputs: Results = {}
         for _ in range(steps):

@@ -13,7 +13,6 @@ from graphc.ir.graph import Graph
 from graphc.ir.types import F64
 from graphc.runtime.backends.backend import Backend
 from graphc.runtime.backends.reference import interpret
-from graphc.runtime.synchronous.engine import Engine
 from graphc.testing.models import (
     classifier_data,
     entry,
@@ -22,7 +21,7 @@ from graphc.testing.models import (
     masked_regression,
     normalized,
 )  # fmt: skip
-from graphc.testing.running import Results, check_close
+from graphc.testing.running import Results, check_close, engine_of
 from graphc.testing.test_steps import differentiated, programs
 
 BATCH = 12
@@ -62,7 +61,7 @@ def test_a_statistic_of_the_batch_is_that_of_all_turns(
 ) -> None:
     graph = step(BATCH)
     values = first_values(graph)
-    with Engine(programs(graph, strategy), backend, deadline=600) as engine:
+    with engine_of(programs(graph, strategy), backend) as engine:
         for valid in (BATCH, 7, 1):  # full, uneven, with turns that get no example
             batch, alone = data(valid), step(valid)
             engine.load_variables(values)
@@ -80,7 +79,7 @@ def test_a_stream_is_read_again_in_every_loop(sizes: tuple[int, ...], backend: B
     values, batch = first_values(graph), classifier_data(int(ends[-1]))
     parts = [{k: v[j - n : j] for k, v in batch.items()} for n, j in zip(sizes, ends, strict=True)]
     strategy = "mirrored(2) * accumulate(3)"
-    with Engine(programs(graph, strategy), backend, deadline=600) as engine:
+    with engine_of(programs(graph, strategy), backend) as engine:
         engine.load_variables(values)
         results = engine.step(iter(parts), "train", poison=True)
         wanted, updates = interpret(alone, batch, values)

@@ -15,11 +15,10 @@ from graphc.lowering.schedule.schedule import schedule
 from graphc.ops.source import DimSize
 from graphc.runtime.backends.backend import Backend
 from graphc.runtime.backends.reference import interpret
-from graphc.runtime.synchronous.engine import Engine
 from graphc.strategies import parse_strategy
 from graphc.testing.models import classifier, classifier_data, first_values, param
 from graphc.testing.placed_graphs import PlacedGraph
-from graphc.testing.running import check_agrees, check_close
+from graphc.testing.running import check_agrees, check_close, engine_of
 
 STRATEGIES = [
     "one_device",
@@ -47,7 +46,7 @@ def programs(graph: Graph, strategy: str) -> dict[str, Program]:
 def test_training_steps_agree_with_one_device(strategy: str, backend: Backend) -> None:
     graph = differentiated(classifier(12, dtype=F64))
     values, batch = first_values(graph), classifier_data(12)
-    with Engine(programs(graph, strategy), backend, deadline=600) as engine:
+    with engine_of(programs(graph, strategy), backend) as engine:
         engine.load_variables(values)
         for step in range(3):
             results = engine.step(batch, "train")
@@ -62,7 +61,7 @@ def test_training_steps_agree_with_one_device(strategy: str, backend: Backend) -
 def test_a_short_batch_counts_for_what_it_holds(strategy: str, backend: Backend) -> None:
     graph = differentiated(classifier(12, dtype=F64))
     values = first_values(graph)
-    with Engine(programs(graph, strategy), backend, deadline=600) as engine:
+    with engine_of(programs(graph, strategy), backend) as engine:
         for valid in (7, 1):
             batch, alone = classifier_data(valid), differentiated(classifier(valid, dtype=F64))
             engine.load_variables(values)
@@ -78,7 +77,7 @@ def test_microbatches_may_be_streamed(turns: int, backend: Backend) -> None:
     g.output("mean", _streamed_mean(g, 12))
     program = schedule(g.build())
     parts = [np.random.default_rng(i).normal(size=(n, 5)) for i, n in enumerate((4, 1, 2)[:turns])]
-    with Engine({"train": program}, backend, deadline=600) as engine:
+    with engine_of({"train": program}, backend) as engine:
         results = engine.step(iter([{"x": x} for x in parts]), poison=True)
     check_close(results, {"mean": np.concatenate(parts).mean(0)}, f"{turns} microbatches")
 
@@ -132,7 +131,7 @@ def test_a_training_step_may_be_fed_microbatch_by_microbatch(backend: Backend) -
     values, batch = first_values(graph), classifier_data(9)
     alone = differentiated(classifier(9, dtype=F64))
     parts = [{k: v[i:j] for k, v in batch.items()} for i, j in ((0, 4), (4, 5), (5, 9))]
-    with Engine(programs(graph, "mirrored(2) * accumulate(3)"), backend, deadline=600) as engine:
+    with engine_of(programs(graph, "mirrored(2) * accumulate(3)"), backend) as engine:
         engine.load_variables(values)
         results = engine.step(iter(parts), "train", poison=True)
         wanted, updates = interpret(alone, batch, values)

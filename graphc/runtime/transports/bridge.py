@@ -56,8 +56,9 @@ class Channel(Protocol):
 class Bridge(Protocol):
     """The connection of a process to the other ones of its job.
 
-    index, count: the number of this process, and how many there are; on_host: how many of them run
-    on this host; hosts: on how many they run; failed: something has failed here, or was seen to fail, since the last `renew`
+    index, count: the number of this process, and how many there are
+    on_host, hosts: how many of them run on this host, and on how many hosts they run
+    failed: something has failed here, or was seen to fail, since the last `renew`
     """
 
     index: int
