@@ -1,5 +1,7 @@
-"""The pytest options `--backend NAME` and `--transport NAME`: a plug-in, since a package's conftest is
-read too late."""
+"""The pytest options `--backend NAME` and `--transport NAME`.
+
+This is a plug-in, since a package's conftest is read too late.
+"""
 
 from __future__ import annotations
 
