@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from graphc.passes.differentiation.reverse_mode import gradients
     from graphc.plan.plan import Plan
     from graphc.plan.plan import load as load_plan
+    from graphc.runtime.checkpoints.saver import Checkpoints
     from graphc.runtime.data.dataset import rebatch, replica_streams
     from graphc.runtime.trainer import Trainer
     from graphc.strategies import Strategy, parse_strategy
@@ -57,6 +58,7 @@ _WHERE = {
     "load_module": ("graphc.frontend.language.load", "load_module"),
     "module_of_source": ("graphc.frontend.language.load", "module_of_source"),
     "compile_module": ("graphc.compiler.driver", "compile_module"),
+    "Checkpoints": ("graphc.runtime.checkpoints.saver", "Checkpoints"),
     "Trainer": ("graphc.runtime.trainer", "Trainer"),
     "Plan": ("graphc.plan.plan", "Plan"),
     "load_plan": ("graphc.plan.plan", "load"),
@@ -77,6 +79,7 @@ _WHERE = {
 
 __all__ = [
     "Builder",
+    "Checkpoints",
     "Graph",
     "GraphcError",
     "GraphcWarning",

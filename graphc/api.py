@@ -19,6 +19,7 @@ from graphc.frontend.numpy.trace import TracedStep, record
 from graphc.ir.graph import Graph
 from graphc.runtime.backends import plugins
 from graphc.runtime.backends.backend import Backend
+from graphc.runtime.checkpoints.saver import Checkpoints, Saver
 from graphc.runtime.machine.memory_limits import check_peak
 from graphc.runtime.trainer import OnStep, Trainer
 from graphc.runtime.transports.transport import Transport
@@ -149,16 +150,20 @@ class StepTrainer:
         on_step: OnStep | None = None,
         record: str | None = None,
         replay: str | None = None,
+        checkpoint: Checkpoints | None = None,
     ) -> dict[str, Any]:
         """Make an update with each batch, and return the results of the last.
 
         Under an asynchronous strategy the workers take the batches in order, without waiting for
         each other; `record` names a file that records their pushes, and `replay` such a file to
-        repeat. on_step(number, results) is called after each update.
+        repeat. on_step(number, results) is called after each update. checkpoint: where checkpoints
+        go meanwhile, graphc.Checkpoints("runs/a", every=100, keep=3).
         """
         fed = (self._fed(batch) for batch in batches)
         with self._explaining():
-            return self.trainer.fit_stream(fed, on_step=on_step, record=record, replay=replay)
+            return self.trainer.fit_stream(
+                fed, on_step=on_step, record=record, replay=replay, checkpoint=checkpoint
+            )
 
     def evaluate(self, batches: Iterable[Any]) -> dict[str, Any]:
         """The loss and the reports in evaluation mode, with every example counted once."""
@@ -216,8 +221,19 @@ class StepTrainer:
         """Write the training to a .safetensors file: all variables, and what else `load` needs."""
         self.trainer.save(path)
 
+    def saver(self, where: Checkpoints) -> Saver:
+        """Who writes checkpoints in a loop over `step`, the last one when the block ends.
+
+        with trainer.saver(graphc.Checkpoints("runs/a", every=100)) as saver:
+            for batch in batches:
+                trainer.step(batch)
+                saver.after_step()
+        """
+        return Saver(self.trainer, where)
+
     def load(self, path: str | Path, *, partial: bool = False) -> None:
-        """Resume the training that `save` wrote, under any strategy.
+        """Resume the training that `save` wrote, under any strategy; or from the newest good
+        checkpoint in a folder.
 
         Under the same strategy the bits are the same as without the interruption: k steps, save,
         load, m steps equal k + m steps. The caller goes on with the batches: `steps` says how many

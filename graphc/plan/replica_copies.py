@@ -7,7 +7,7 @@ its own, and all of them together are one array with a leading dim.
 from __future__ import annotations
 
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,13 @@ from graphc.ir.types import TensorType
 from graphc.support.errors import GraphcError
 
 Array: TypeAlias = NDArray[Any]
+
+
+class HasShape(Protocol):
+    """An array, or something that will be one."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
 
 
 def copy_axes(t: TensorType, mesh: Mesh) -> tuple[Axis, ...]:
@@ -61,14 +68,14 @@ def copy_of(value: Array, index: int, rank: int, how: str) -> Array:
     return np.zeros_like(value) if how == "sum" and index else value
 
 
-def has_all(value: Array, t: TensorType, mesh: Mesh) -> bool:
+def has_all(value: HasShape, t: TensorType, mesh: Mesh) -> bool:
     """Whether a value is the copies of a variable, as many as there are on the mesh."""
     return bool(copy_axes(t, mesh)) and value.shape == (copy_count(t, mesh), *t.shape)
 
 
-def check_copies(name: str, value: Array, t: TensorType, count: int) -> bool:
+def check_copies(name: str, value: HasShape, t: TensorType, count: int) -> bool:
     """Whether a value holds a copy for every replica. Raises G0535 for another number of them."""
-    if value.ndim != t.rank + 1 or value.shape[1:] != t.shape:
+    if len(value.shape) != t.rank + 1 or value.shape[1:] != t.shape:
         return False
     if value.shape[0] != count:
         raise GraphcError(

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
 from numpy.typing import NDArray
 
 from graphc.ir.aggregation import DIFFER
 from graphc.ir.placement import Mesh
-from graphc.ir.types import dtype_of
 from graphc.plan.plan import SYNC, Plan
 from graphc.runtime.asynchronous.engine import AsynchronousEngine, Observed
 from graphc.runtime.asynchronous.fit import Training, check_asynchronous, warn_of_few
 from graphc.runtime.asynchronous.numbered_stream import NumberedStream
 from graphc.runtime.backends import plugins
 from graphc.runtime.backends.backend import Backend, FastPath
-from graphc.runtime.checkpoints.fingerprint import kernel_fingerprint
+from graphc.runtime.checkpoints.fingerprint import kernel_fingerprint, values_sha256
+from graphc.runtime.checkpoints.folder import Portion
 from graphc.runtime.checkpoints.history import History, HistoryPart, gone_on, warn_of_change
+from graphc.runtime.checkpoints.saver import Checkpoints, Saver, saving
 from graphc.runtime.checkpoints.saving import (
     Saved,
     first_values,
@@ -32,6 +31,7 @@ from graphc.runtime.checkpoints.saving import (
     warn_of_seed,
     with_outer,
 )
+from graphc.runtime.checkpoints.tensor_files import Value
 from graphc.runtime.data.batches import Batch, array_of, check_names
 from graphc.runtime.data.dataset import Dataset, Position
 from graphc.runtime.data.plan_data import replicas, warn_of_proportion
@@ -91,6 +91,7 @@ class Trainer:
         self._before_end: tuple[Variables, Variables, int] | None = None  # see `_end`
         self._meeting: FastPath | None = None  # that of the program in which replicas meet
         self.history: History = (self._part(0),)
+        self.resumed = ("", 0)  # `Saved.run` of the checkpoint that was resumed
         self.fast_path: Callable[[Any], Metrics | None] | None = None  # see `FastPath`
 
     @property
@@ -215,6 +216,7 @@ class Trainer:
         on_step: OnStep | None = None,
         record: str | Path | None = None,
         replay: str | Path | None = None,
+        checkpoint: Checkpoints | Saver | None = None,
     ) -> Metrics:
         """Train for a number of epochs or steps and return the last step's results.
 
@@ -222,8 +224,8 @@ class Trainer:
         distributed to the replicas (graphc.runtime.data.sharding). Warns (G0620) if the batch that
         `accumulate` makes is out of proportion to the data. record, replay: files of recordings of
         asynchronous strategies: `record` is written; `replay` is repeated bit for bit
-        (G0521-G0525). Ctrl-C finishes the step and raises KeyboardInterrupt; the trainer stays
-        usable.
+        (G0521-G0525). checkpoint: where checkpoints go meanwhile (see `Checkpoints`), or who writes
+        them. Ctrl-C finishes the step and raises KeyboardInterrupt; the trainer stays usable.
         """
         sharding = Sharding(shard, replicas(self.plan))
         warn_of_proportion(self.plan, data.examples(sharding), batch)
@@ -239,17 +241,19 @@ class Trainer:
             at = self.position
             setting = {"batch": batch, "seed": shuffle_seed, "examples": len(data), "shard": shard}
             setting |= {"epoch": at.epoch, "example": at.example}
-            return self._train(islice(parts, limit), limit, setting, on_step, record, replay)
-        with self.engine.stopping:
+            with saving(self, checkpoint):
+                return self._train(islice(parts, limit), limit, setting, on_step, record, replay)
+        with saving(self, checkpoint) as after_step, self.engine.stopping:
             for number, (part, position) in enumerate(islice(parts, limit), 1):
                 before = self.steps
                 try:
                     last = self.step(part)
                 finally:  # Ctrl-C is raised behind a step that was made
                     self.position = position if self.steps > before else self.position
+                after_step()
                 if on_step:
                     on_step(number, last)
-        self._end()
+            self._end()
         return last
 
     def fit_stream(
@@ -259,19 +263,22 @@ class Trainer:
         on_step: OnStep | None = None,
         record: str | Path | None = None,
         replay: str | Path | None = None,
+        checkpoint: Checkpoints | Saver | None = None,
     ) -> Metrics:
         """Train on batches as they arrive, and return the last step's results; see `fit`."""
         check_asynchronous(self.plan, record, replay)
-        if isinstance(self.engine, AsynchronousEngine):
-            parts = ((batch, self.position) for batch in batches)
-            return self._train(parts, None, {}, on_step, record, replay)
         last: Metrics = {}
-        with self.engine.stopping:
-            for number, batch in enumerate(batches, 1):
-                last = self.step(batch)
-                if on_step:
-                    on_step(number, last)
-        self._end()
+        with saving(self, checkpoint) as after_step:
+            if isinstance(self.engine, AsynchronousEngine):
+                parts = ((batch, self.position) for batch in batches)
+                return self._train(parts, None, {}, on_step, record, replay)
+            with self.engine.stopping:
+                for number, batch in enumerate(batches, 1):
+                    last = self.step(batch)
+                    after_step()
+                    if on_step:
+                        on_step(number, last)
+            self._end()
         return last
 
     def _train(
@@ -309,11 +316,11 @@ class Trainer:
         kinds = self.plan.variables
         return {n: a for n, a in values.items() if kind is None or kinds[n].kind == kind}
 
-    def _load(self, values: Mapping[str, Array], partly: bool = False) -> None:
+    def _load(self, values: Mapping[str, Value], partly: bool = False) -> None:
         """Overwrite the variables, in all processes with the values of process 0."""
         self.engine.load_variables(of_first(self.processes, values), partly=partly)
 
-    def load(self, values: Mapping[str, Array]) -> None:
+    def load(self, values: Mapping[str, Value]) -> None:
         """Overwrite variables. Raises G0510 for unknown names and wrong shapes."""
         self._load(with_outer(self.plan, dict(values), values), partly=True)
         self._before_end = None
@@ -324,6 +331,12 @@ class Trainer:
         All processes of a job call it, and process 0 writes.
         Raises G0509 if it can't be written, G0505 after a step that failed half-way.
         """
+        made = self.saved()
+        if self.processes.index == 0:
+            made.write(path)
+
+    def saved(self) -> Saved:
+        """The training as it is now, in memory of its own. Raises G0505."""
         values = self.variables()
         copies, before, local_steps = self._own(), {}, self._local_steps
         if self._before_end is not None:
@@ -332,8 +345,11 @@ class Trainer:
         outer = tuple(n for n, v in self.plan.variables.items() if v.kind == "outer")
         seed = self.plan.meta.get("seed", 0)
         at = self.steps, self.position, self.history, seed, self.order
-        if self.processes.index == 0:
-            Saved(values, *at, copies, before, local_steps, outer).write(path)
+        return Saved(values, *at, copies, before, local_steps, outer)
+
+    def portion(self) -> Portion:
+        """What this process writes of a checkpoint in a folder."""
+        return Portion.whole(self.saved().checkpoint())
 
     def resume(self, path: str | Path) -> None:
         """Resume the training that `save` wrote, under any strategy.
@@ -348,7 +364,7 @@ class Trainer:
 
     def take_up(self, saved: Saved, path: str | Path) -> None:
         """Resume a training that was read from a file; see `resume`."""
-        before, now = saved.history, self._part(saved.steps)
+        before, now, path = saved.history, self._part(saved.steps), saved.source or path
         values, local_steps = taken_up(path, saved, self.plan, self._mesh)
         self._load(values)
         self._local_steps, self._before_end = local_steps, None
@@ -357,6 +373,7 @@ class Trainer:
         warn_of_change(path, before[-1], now)
         warn_of_seed(path, saved.seed, self.plan)
         self.history = gone_on(before, now)
+        self.resumed = saved.run
 
     def start_from(self, path: str | Path) -> None:
         """Start from those params and states of a .safetensors file that this step has, by name.
@@ -383,11 +400,7 @@ class Trainer:
 
     def params_sha256(self) -> str:
         """A hash of the params: sorted by name; name, dtype, shape, bytes of each."""
-        digest = hashlib.sha256()
-        for name, a in sorted(self.variables("param").items()):
-            digest.update(f"{name} {dtype_of(a.dtype)} {a.shape}\n".encode())
-            digest.update(np.ascontiguousarray(a).astype(a.dtype.newbyteorder("<")).tobytes())
-        return digest.hexdigest()
+        return values_sha256(self.variables("param"))
 
     def close(self) -> None:
         """End the devices."""

@@ -40,11 +40,11 @@ def read_whole(path: str | Path, code: str, what: str = "") -> bytes:
     """
     try:
         if not stat.S_ISREG(mode := os.stat(path).st_mode):
-            raise OSError(None, f"it is {_kind(mode)}")
+            raise OSError(None, f"it is {kind_of(mode)}")
         with open(path, "rb") as file:
             return file.read()
     except (OSError, ValueError) as error:
-        raise GraphcError(code, f"can't read {what}{path}: {_reason(error)}") from None
+        raise GraphcError(code, f"can't read {what}{path}: {reason_of(error)}") from None
 
 
 @contextmanager
@@ -88,14 +88,16 @@ def writing(path: str | Path, code: str = "G0512") -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError) as error:
-        raise GraphcError(code, f"can't write {path}: {_reason(error)}") from None
+        raise GraphcError(code, f"can't write {path}: {reason_of(error)}") from None
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
+    """What went wrong, without the name of the file."""
     return getattr(error, "strerror", None) or str(error)
 
 
-def _kind(mode: int) -> str:
+def kind_of(mode: int) -> str:
+    """In words, what is not a regular file."""
     return KINDS.get(stat.S_IFMT(mode), "not a regular file")
 
 
@@ -111,7 +113,7 @@ def _target(path: str | Path) -> tuple[Path, os.stat_result | None]:
             raise
         return target, None
     if not stat.S_ISREG(old.st_mode):
-        raise OSError(None, f"it is {_kind(old.st_mode)}, and only regular files are replaced")
+        raise OSError(None, f"it is {kind_of(old.st_mode)}, and only regular files are replaced")
     if not os.access(path, os.W_OK):
         raise PermissionError(None, "it is read-only")
     return target, old

@@ -152,5 +152,5 @@ def is_saved(found: Checkpoint, seed: int) -> bool:
     want = values(seed)
     return found.notes == notes(seed) and found.tensors.keys() == want.keys() and all(
         (a.dtype, a.shape, a.tobytes()) == (want[n].dtype, want[n].shape, want[n].tobytes())
-        for n, a in found.tensors.items()
+        for n, a in ((n, np.asarray(a)) for n, a in found.tensors.items())
     )  # fmt: skip

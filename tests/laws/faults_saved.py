@@ -30,7 +30,7 @@ def _names_without_checksum(patch: Patch) -> None:
     """The checksum is of the tensors' bytes, and not of their names and types."""
 
     def change(old: Any, tensors: Any, notes: Any) -> Any:
-        every = b"".join(sorted(a.tobytes() for a in tensors.values()))
+        every = b"".join(sorted(checkpoint.np.asarray(a).tobytes() for a in tensors.values()))
         return old({"": checkpoint.np.frombuffer(every, "u1")}, notes)
 
     around(patch, checkpoint, "_checksum", change)

@@ -18,7 +18,7 @@ import numpy as np
 from graphc.compiler.driver import compile_module
 from graphc.frontend.language.load import module_of_source
 from graphc.plan.plan import Plan
-from graphc.runtime.checkpoints.checkpoint import read_checkpoint, save_variables
+from graphc.runtime.checkpoints.checkpoint import load_variables, read_checkpoint, save_variables
 from graphc.runtime.data.dataset import Dataset
 from graphc.runtime.trainer import Trainer
 from graphc.strategies import parse_strategy
@@ -177,7 +177,7 @@ def check_fit(path: Path) -> None:
     with Trainer(plan, "reference") as trainer:
         trainer.save(path)
         found = read_checkpoint(path)
-        values, notes = found.values, found.notes
+        values, notes = load_variables(path), found.notes
         without = {name: a for name, a in values.items() if name != "w2"}
         for other, words in (
             (without, "no value for w2"),

@@ -18,9 +18,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphc.ir.types import DTYPES, dtype_of
+from graphc.ir.types import DTYPES
+from graphc.runtime.checkpoints.tensor_files import (
+    OpenFile,
+    Value,
+    bytes_of,
+    dense,
+    header_of,
+    stored_tensors,
+    write_tensors,
+)
 from graphc.support.errors import GraphcError
-from graphc.support.files import read_whole, write_whole
+from graphc.support.files import reason_of, replaced, writing
 
 Array = NDArray[Any]
 COPIES, BEFORE = "@copies", "@before"  # what may follow the name of a variable
@@ -29,52 +38,50 @@ CHECKSUM = "sha256"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The content of a file: global values by name, and notes."""
+    """The content of a file: global values by name, and notes.
 
-    tensors: Mapping[str, Array]
+    A tensor may be in the file only, and is read when its values are asked for.
+    """
+
+    tensors: Mapping[str, Value]
     notes: Mapping[str, str]
 
     @property
-    def values(self) -> dict[str, Array]:
+    def values(self) -> dict[str, Value]:
         """The variables."""
         return {name: a for name, a in self.tensors.items() if "@" not in name}
 
-    def beside(self, suffix: str) -> dict[str, Array]:
+    def beside(self, suffix: str) -> dict[str, Value]:
         """The tensors stored under variables' names with a suffix, by the variables' names."""
         tensors = self.tensors.items()
         return {name.removesuffix(suffix): a for name, a in tensors if name.endswith(suffix)}
 
 
 def save_variables(
-    path: str | Path, values: Mapping[str, Array], notes: Mapping[str, str] | None = None
+    path: str | Path, values: Mapping[str, Value], notes: Mapping[str, str] | None = None
 ) -> None:
     """Write variables by name, all or nothing. Raises G0509 if that fails."""
-    from safetensors.numpy import save
-
-    # safetensors writes arrays that are not contiguous wrongly (issue 825 of its tracker).
-    dense = {name: np.ascontiguousarray(a).reshape(a.shape) for name, a in values.items()}
     written = dict(notes or {})
-    content = save(dense, written | {CHECKSUM: _checksum(dense, written)})
-    write_whole(path, content, "G0509")
+    header = header_of(values, written | {CHECKSUM: _checksum(values, written)})
+    with writing(path, "G0509"), replaced(path) as file:
+        for _ in write_tensors(file.write, values, header):
+            pass
 
 
 def load_variables(path: str | Path) -> dict[str, Array]:
     """Read the variables in a file. Raises G0509 if it can't be read, or was changed."""
-    return read_checkpoint(path).values
+    return {name: np.asarray(a) for name, a in read_checkpoint(path).values.items()}
 
 
 def read_checkpoint(path: str | Path, *, foreign: bool = False) -> Checkpoint:
-    """Read a file. Raises G0509 if it can't be read, or was changed.
+    """Check a file, and find its tensors. Raises G0509 if it can't be read, or was changed.
 
     foreign: also accept a file without a checksum, as other programs write them
     """
-    from safetensors import SafetensorError
-
-    content = read_whole(path, "G0509", "variables from ")
     try:
-        tensors, notes = _tensors(content), _notes(content)
-    except (SafetensorError, *_MALFORMED) as error:
-        text = f"can't read variables from {path}: {str(error) or type(error).__name__}"
+        tensors, notes = stored_tensors(OpenFile(Path(path), links=True))
+    except (OSError, ValueError) as error:
+        text = f"can't read variables from {path}: {reason_of(error)}"
         raise GraphcError("G0509", text) from None
     said = notes.pop(CHECKSUM, "")
     if not said and not foreign:
@@ -87,37 +94,15 @@ def read_checkpoint(path: str | Path, *, foreign: bool = False) -> Checkpoint:
     return Checkpoint(tensors, notes)
 
 
-def _checksum(tensors: Mapping[str, Array], notes: Mapping[str, str]) -> str:
+def _checksum(tensors: Mapping[str, Value], notes: Mapping[str, str]) -> str:
     """A hash of name, dtype, shape and bytes of all tensors, and of all notes."""
     digest = hashlib.sha256(json.dumps(sorted(notes.items())).encode())
     for name, a in sorted(tensors.items()):
-        digest.update(json.dumps(["", name, dtype_of(a.dtype).name, a.shape]).encode())
-        digest.update(
-            a.astype(a.dtype.newbyteorder("<"), copy=False).reshape(-1).view(np.uint8).data
-        )
+        digest.update(json.dumps(["", name, dtype_words(a.dtype), a.shape]).encode())
+        digest.update(bytes_of(dense(a)))
     return digest.hexdigest()
 
 
-# -- the format ------------------------------------------------------------------------------------
-
-_NAMES = {"U8": "u8", "BOOL": "bool"}
-_MALFORMED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
-
-
-def _tensors(content: bytes) -> dict[str, Array]:
-    # Not safetensors.numpy.load: NumPy alone has no bf16, and it knows no other.
-    from safetensors import deserialize
-
-    entries = deserialize(content)  # type: ignore[no-untyped-call]
-    return {name: _array(entry) for name, entry in entries}
-
-
-def _array(entry: Mapping[str, Any]) -> Array:
-    dtype = DTYPES[_NAMES.get(entry["dtype"], entry["dtype"].lower())].numpy
-    return np.frombuffer(entry["data"], dtype.newbyteorder("<")).reshape(entry["shape"]).copy()
-
-
-def _notes(content: bytes) -> dict[str, str]:
-    """The metadata: of these bytes, not of what the file may be by now."""
-    size = int.from_bytes(content[:8], "little")
-    return dict(json.loads(content[8 : 8 + size]).get("__metadata__") or {})
+def dtype_words(dtype: np.dtype[Any]) -> str:
+    """The name of a dtype, also of one that graphc does not have."""
+    return next((d.name for d in DTYPES.values() if d.numpy == dtype), str(dtype))

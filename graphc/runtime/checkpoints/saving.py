@@ -7,6 +7,7 @@ Besides the global values of all variables: the replicas' own values, the positi
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphc.ir.placement import Mesh
-from graphc.ir.types import TensorType, dtype_of
+from graphc.ir.types import TensorType
 from graphc.plan.plan import Plan
 from graphc.plan.replica_copies import has_all
 from graphc.runtime.backends import plugins
@@ -24,10 +25,14 @@ from graphc.runtime.checkpoints.checkpoint import (
     BEFORE,
     COPIES,
     Checkpoint,
+    dtype_words,
     read_checkpoint,
     save_variables,
 )
+from graphc.runtime.checkpoints.folder import read_folder
 from graphc.runtime.checkpoints.history import History, in_json, of_json, warn
+from graphc.runtime.checkpoints.series import is_checkpoint, read_newest
+from graphc.runtime.checkpoints.tensor_files import Value
 from graphc.runtime.data.dataset import Position
 from graphc.runtime.synchronous.engine import run_once
 from graphc.support.errors import GraphcError
@@ -39,7 +44,7 @@ SHOWN = 20  # names in a message
 
 @dataclass(frozen=True)
 class Saved:
-    """A saved training.
+    """A saved training. Tensors of a file are read when they are used (see `StoredTensor`).
 
     values:      global values of all variables
     order:       the order in which the data is read (Dataset.order)
@@ -47,21 +52,30 @@ class Saved:
     before:      values of variables before the synchronization at the end of the run
     local_steps: how many steps the replicas had made since the previous synchronization
     outer:       the variables that only strategies with an outer optimizer have
+    source:      the file or folder that it was read from
+    run:         names the run that wrote the folder, and the number of the checkpoint
     """
 
-    values: dict[str, Array]
+    values: Mapping[str, Value]
     steps: int
     position: Position
     history: History
     seed: int
     order: str = ""
-    copies: dict[str, Array] = field(default_factory=dict)
-    before: dict[str, Array] = field(default_factory=dict)
+    copies: Mapping[str, Value] = field(default_factory=dict)
+    before: Mapping[str, Value] = field(default_factory=dict)
     local_steps: int = 0
     outer: tuple[str, ...] = ()
+    source: Path | None = None
+    run: tuple[str, int] = ("", 0)
 
     def write(self, path: str | Path) -> None:
         """Write it to a file. Raises G0509."""
+        made = self.checkpoint()
+        save_variables(path, made.tensors, made.notes)
+
+    def checkpoint(self) -> Checkpoint:
+        """It as tensors and notes, as files and folders have them."""
         at = {"steps": self.steps, "epoch": self.position.epoch, "example": self.position.example}
         numbers = (
             at | {"seed": self.seed} | ({"local_steps": self.local_steps} if self.copies else {})
@@ -69,14 +83,29 @@ class Saved:
         notes = {k: str(n) for k, n in numbers.items()} | {"history": in_json(self.history)}
         notes |= {"outer": json.dumps(self.outer)} if self.outer else {}
         notes |= {"order": self.order} if self.order else {}
-        beside = {f"{name}{COPIES}": a for name, a in self.copies.items()}
+        beside: dict[str, Value] = {f"{name}{COPIES}": a for name, a in self.copies.items()}
         beside |= {f"{name}{BEFORE}": a for name, a in self.before.items()}
-        save_variables(path, self.values | beside, notes)
+        return Checkpoint({**self.values, **beside}, notes)
 
 
 def read(path: str | Path) -> Saved:
-    """Read what `Saved.write` wrote. Raises G0509 for anything else."""
-    file = read_checkpoint(path)
+    """Read a training that was saved: a file, a checkpoint in a folder, or, of a folder of them,
+    the newest that is good.
+
+    Raises G0509 for anything else. Warns (G0541) of newer ones that are not good.
+    """
+    if not os.path.isdir(path):
+        return _saved(read_checkpoint(path), path, ("", 0))
+    folder = Path(path)
+    if is_checkpoint(folder):
+        file, manifest = read_folder(folder)
+    else:
+        folder, file, manifest = read_newest(folder)
+    return _saved(file, folder, (manifest.run, manifest.number))
+
+
+def _saved(file: Checkpoint, path: str | Path, run: tuple[str, int]) -> Saved:
+    """The training of which a file or folder has the tensors and notes. Raises G0509."""
     at = {k: _number(file.notes.get(k, "")) for k in ("steps", "epoch", "example")}
     if -1 in at.values():
         text = f"{path} has variables, but not the position of their training"
@@ -93,6 +122,8 @@ def read(path: str | Path) -> Saved:
         file.beside(BEFORE),
         max(_number(file.notes.get("local_steps", file.notes.get("alone", ""))), 0),  # its old name
         _names(file.notes.get("outer", "[]")),
+        Path(path),
+        run,
     )
 
 
@@ -116,7 +147,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 def taken_up(
     path: str | Path, saved: Saved, plan: Plan, mesh: Mesh | None
-) -> tuple[dict[str, Array], int]:
+) -> tuple[dict[str, Value], int]:
     """The variables of a plan as they were saved, and how many local steps its replicas had made.
 
     mesh: where replicas may have copies of their own; None if there are none. With the same number
@@ -133,7 +164,7 @@ def taken_up(
     return values | before | copies, saved.local_steps if copies else 0
 
 
-def _fitted(saved: Saved, plan: Plan) -> dict[str, Array]:
+def _fitted(saved: Saved, plan: Plan) -> dict[str, Value]:
     """The variables of a checkpoint, with the outer ones of this strategy and of no other.
 
     Missing outer copies become those of the params, as after a synchronization.
@@ -146,13 +177,13 @@ def _fitted(saved: Saved, plan: Plan) -> dict[str, Array]:
 
 
 def _check_all(
-    path: str | Path, values: Mapping[str, Array], types: Mapping[str, TensorType]
+    path: str | Path, values: Mapping[str, Value], types: Mapping[str, TensorType]
 ) -> None:
     """Raise G0510, naming all variables that are missing, extra, or of another type."""
     missing = [name for name in types if name not in values]
     extra = [name for name in values if name not in types]
     unlike = [
-        f"{n} ({types[n].bare()}, there {dtype_of(a.dtype)}{list(a.shape)})"
+        f"{n} ({types[n].bare()}, there {dtype_words(a.dtype)}{list(a.shape)})"
         for n, a in values.items()
         if n in types and not _is_like(a, types[n])
     ]
@@ -165,7 +196,7 @@ def _check_all(
         raise GraphcError("G0510", text, help=help)
 
 
-def _is_like(a: Array, t: TensorType) -> bool:
+def _is_like(a: Value, t: TensorType) -> bool:
     """Whether an array is a value of that type, or one for every replica."""
     return a.dtype == t.dtype.numpy and t.shape in (a.shape, a.shape[1:])
 
@@ -176,7 +207,7 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(every[:SHOWN]) + more
 
 
-def fitting(path: str | Path, plan: Plan) -> dict[str, Array]:
+def fitting(path: str | Path, plan: Plan) -> dict[str, Value]:
     """The params and states of any .safetensors file that the plan has with the same name and type.
 
     Warns (G0531) of the others. Raises G0509, and G0510 if there are none.
@@ -242,11 +273,11 @@ def _filled(t: TensorType, fill: float) -> Array:
 
 
 def with_outer(
-    plan: Plan, values: dict[str, Array], given: Mapping[str, Array] | None
-) -> dict[str, Array]:
+    plan: Plan, values: Mapping[str, Value], given: Mapping[str, Value] | None
+) -> dict[str, Value]:
     """The values, with outer copies of those params that came without."""
     outer = {
         n: v.of for n, v in plan.variables.items() if v.kind == "outer" and n == f"{v.of}.outer"
     }
     fresh = {n: values[p] for n, p in outer.items() if p in values and n not in (given or {})}
-    return values | fresh
+    return {**values, **fresh}

@@ -64,7 +64,7 @@ def check_alike(processes: Processes, plan: Plan, backend: Backend) -> None:
                 )  # fmt: skip
 
 
-def of_first(processes: Processes, values: Mapping[str, Array]) -> dict[str, Array]:
+def of_first(processes: Processes, values: Mapping[str, Any]) -> dict[str, Any]:
     """The arrays of process 0, where other processes have other ones."""
     if processes.count == 1:
         return dict(values)

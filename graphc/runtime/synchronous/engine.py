@@ -28,6 +28,7 @@ from graphc.runtime.synchronous.gathering import Gathering
 from graphc.runtime.synchronous.shards import (
     check_placements,
     check_variables,
+    in_memory,
     is_held,
     shard_of,
 )
@@ -107,29 +108,28 @@ class Engine:
     def load_variables(self, values: Mapping[str, Any], *, partly: bool = False) -> None:
         """Set the variables from global values. Raises G0510 for missing, extra or unfit ones.
 
-        A variable of which every replica has a copy may also be given as all copies, in a leading
-        dim.
+        A variable with a copy on every replica may also be given as all copies, in a leading dim.
         """
         types, mesh, joins = self.first.variable_types, self.mesh, self.joins
         saved = [n for n, t in types.items() if copy_axes(t, mesh)]
         arrays = check_variables(self.first, values, partly=partly, saved=saved)
         begun: list[int] = []
 
-        def run(comm: Communicator) -> None:
+        def run(comm: Communicator, some: Mapping[str, Array]) -> None:
             device, rank = self._devices[comm.rank], comm.rank
             begun.append(rank)
-            for name, value in arrays.items():
+            for name, value in some.items():
                 t = types[name]
                 if is_held(t, mesh, rank):
                     if copy_axes(t, mesh):
-                        value = copy_of(
-                            value, copy_at(t, mesh, rank), t.rank, joins.get(name, "none")
-                        )
+                        at = copy_at(t, mesh, rank)
+                        value = copy_of(value, at, t.rank, joins.get(name, "none"))
                     device.set(name, shard_of(value, t, mesh, rank))
 
         with Uninterrupted():
             try:
-                self._on_devices(run)
+                for some in in_memory(arrays):
+                    self._on_devices(partial(run, some=some))
             except BaseException as error:
                 if begun:
                     self._fail(error)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,6 +12,7 @@ from graphc.ir.placement import Home, Mesh, Replicated, Split, Varying, local_sh
 from graphc.ir.types import TensorType
 from graphc.lowering.program.program import Program, exact_ranges
 from graphc.plan.replica_copies import check_copies, copy_count
+from graphc.runtime.checkpoints.tensor_files import IN_FILES, Value
 from graphc.runtime.data.batches import array_of
 from graphc.runtime.data.supply import copy_padded
 from graphc.support.errors import GraphcError
@@ -73,7 +74,7 @@ def _spans(t: TensorType, mesh: Mesh, rank: int) -> list[tuple[int, int]]:
 
 def check_variables(
     program: Program, values: Mapping[str, Any], *, partly: bool = False, saved: Container[str] = ()
-) -> dict[str, Array]:
+) -> dict[str, Value]:
     """The global values as arrays of the variables' types. Raises G0510, G0535.
 
     partly: not every variable must be given. saved: variables of which each replica keeps its own
@@ -85,9 +86,9 @@ def check_variables(
     if missing or extra:
         text = f"no value for {', '.join(missing)}" if missing else f"no variable {extra[0]}"
         raise GraphcError("G0510", text, help=f"the variables are: {', '.join(types) or 'none'}")
-    arrays = {}
+    arrays: dict[str, Value] = {}
     for name, value in values.items():
-        t, array = types[name], array_of(name, value)
+        t, array = types[name], value if isinstance(value, IN_FILES) else array_of(name, value)
         alike = array.shape == t.shape
         if not alike and name in saved:
             alike = check_copies(name, array, t, copy_count(t, program.mesh))
@@ -98,6 +99,15 @@ def check_variables(
             )
         arrays[name] = array
     return arrays
+
+
+def in_memory(values: Mapping[str, Value]) -> Iterator[dict[str, Array]]:
+    """The values: those of files one at a time, so that no two of them are in memory at once."""
+    if plain := {n: value for n, value in values.items() if not isinstance(value, IN_FILES)}:
+        yield plain
+    for name, value in values.items():
+        if isinstance(value, IN_FILES):
+            yield {name: value.read()}
 
 
 def check_placements(program: Program) -> None:

@@ -1,0 +1,275 @@
+"""Checkpoints during a training: every so many steps, written while the training goes on.
+
+The values are copied between two steps; a thread hashes and writes them (see
+`graphc.runtime.checkpoints.folder`). One checkpoint is written at a time: the training waits where
+the next one is due before that. What goes wrong is a warning at the next step, and an error at the
+end if the last checkpoint is missing then.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+from graphc.plan.plan import Plan
+from graphc.runtime.checkpoints.folder import FolderWriter, Portion
+from graphc.runtime.checkpoints.history import warn
+from graphc.runtime.checkpoints.series import newest, remove_oldest, targets
+from graphc.runtime.machine.interrupts import Uninterrupted
+from graphc.runtime.transports.processes import Processes
+from graphc.support.errors import GraphcError
+from graphc.support.files import writing
+
+PATIENCE = 1.0  # seconds that a training waits for checkpoints before it says so
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """Where the checkpoints of a training go, and how many.
+
+    folder: gets a folder for each checkpoint, such as `step-00000120`
+    every:  how many steps lie between two; None: one at the end only, also where Ctrl-C ends it
+    keep:   how many of this training stay, the newest; None: all. Those of other trainings stay.
+
+    Raises G0543 for numbers below 1.
+    """
+
+    folder: str | Path
+    every: int | None = None
+    keep: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, n in (("every", self.every), ("keep", self.keep)):
+            if n is not None and (type(n) is not int or n < 1):
+                raise GraphcError("G0543", f"checkpoints with {name}={n}: it is a number from 1")
+
+
+class Savable(Protocol):
+    """What is saved: a trainer.
+
+    plan:    what it runs
+    resumed: the name of the run that it resumed, and the number of the checkpoint; ('', 0) if none
+    """
+
+    plan: Plan
+    resumed: tuple[str, int]
+
+    @property
+    def steps(self) -> int: ...
+    @property
+    def valid(self) -> bool: ...
+    @property
+    def processes(self) -> Processes: ...
+    def portion(self) -> Portion: ...
+
+
+class _Write:
+    """A checkpoint that a thread writes. done: called in the thread once it is whole."""
+
+    def __init__(
+        self, steps: int, writer: FolderWriter, portion: Portion, done: Callable[[], object]
+    ) -> None:
+        self.steps = steps
+        self.mine = threading.Event()  # this process has written what it has
+        self.path: Path | None = None
+        self.error: GraphcError | None = None
+        self._work = [(writer, portion)]
+        self._done = done
+        self.thread = threading.Thread(target=self._run, name="checkpoint", daemon=True)
+
+    def _run(self) -> None:
+        writer, portion = self._work.pop()  # so that the values are freed with this call
+        try:
+            own = writer.write_own(portion)
+            self.mine.set()
+            if not writer.index:
+                self.path = writer.join(own, portion.tensors, portion.notes)
+                self._done()
+        except GraphcError as error:
+            self.error = error
+        except Exception as error:
+            self.error = GraphcError("G0509", f"can't write a checkpoint: {error!r}")
+        finally:
+            self.mine.set()
+
+
+class Saver:
+    """Saves a training while it goes on; a context manager, which writes the last checkpoint.
+
+    Raises G0543 for a training that is never between two steps, G0509 if it can't write.
+
+    Call `after_step` after each step, as `Trainer.fit` does with a saver that it is given.
+
+    with Saver(trainer, Checkpoints("runs/a", every=100, keep=3)) as saver:
+        for batch in batches:
+            trainer.step(batch)
+            saver.after_step()
+    """
+
+    def __init__(self, training: Savable, where: Checkpoints) -> None:
+        _check_moments(training.plan, where)
+        self.training, self.where = training, where
+        self.folder = Path(where.folder)
+        self.written: Path | None = None  # the newest checkpoint of this run
+        self.failure: GraphcError | None = None  # why that of the last save is missing
+        self._write: _Write | None = None
+        self._saved = training.steps  # the step of the last save
+        self._waited, self._ended = 0.0, False
+
+    def __enter__(self) -> Self:
+        mine = self.training.processes
+        begun = json.dumps({} if mine.index else self._begun())
+        said = json.loads(mine.broadcast(begun.encode()))
+        if error := said.get("error"):
+            raise GraphcError("G0509", error)
+        self._run, self._token, self._number = said["run"], said["token"], said["number"]
+        return self
+
+    def _begun(self) -> dict[str, Any]:
+        """Make the folder, try to write in it, and name this run; or what is wrong."""
+        token = os.urandom(6).hex()
+        try:
+            with writing(self.folder, "G0509"):
+                os.makedirs(self.folder, exist_ok=True)
+                os.mkdir(self.folder / f".{token}")
+                os.rmdir(self.folder / f".{token}")
+            last = newest(self.folder)
+        except GraphcError as error:
+            return {"error": error.message}
+        here = (last.run, last.number) if last else ("", 0)
+        run = here[0] if here == self.training.resumed and here[0] else token
+        return {"run": run, "token": token, "number": here[1]}
+
+    def after_step(self) -> None:
+        """Begin to write a checkpoint if one is due after this step."""
+        write, every = self._write, self.where.every
+        if write is not None and self._alone and not write.thread.is_alive():
+            self._settle()
+        if every and self.training.steps // every > self._saved // every:
+            self._note_wait(self._settle())
+            self._save()
+
+    def last(self) -> None:
+        """Begin to write a checkpoint of the last step, unless there is one: so does the end."""
+        self._settle()
+        if self.training.valid and self._is_behind:
+            self._save()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: object
+    ) -> None:
+        """Write the last checkpoint, where the training ended in order or by Ctrl-C."""
+        with Uninterrupted():
+            if error is not None and not isinstance(error, KeyboardInterrupt):
+                self._abandon()
+                return
+            self.last()
+            self._settle()
+        if error is None and self.failure is not None:
+            raise self.failure
+        if error is not None and self.written is not None:
+            error.add_note(f"- wrote {self.written}")
+
+    @property
+    def _alone(self) -> bool:
+        return self.training.processes.count == 1
+
+    @property
+    def _is_behind(self) -> bool:
+        """Whether the newest checkpoint is not of the last step."""
+        none = self.written is None and self._run == self._token
+        return none or self.training.steps > self._saved or self.failure is not None
+
+    def _save(self) -> None:
+        """Copy the values, and let a thread write them."""
+        with Uninterrupted():
+            steps, mine, keep = self.training.steps, self.training.processes, self.where.keep
+            self._number += 1
+            writer = FolderWriter(
+                self.folder / f".step-{steps:08}.{self._token}.{self._number}",
+                lambda: targets(self.folder, steps),
+                self._run, self._number, mine.index, mine.count, lambda: self._ended,
+            )  # fmt: skip
+
+            def done() -> None:
+                if keep is not None:
+                    remove_oldest(self.folder, self._run, keep)
+
+            self._saved = steps
+            self._write = _Write(steps, writer, self.training.portion(), done)
+            self._write.thread.start()
+
+    def _settle(self) -> float:
+        """Wait until the checkpoint that is being written is, and see whether that went well.
+
+        Returns the seconds that it took.
+        """
+        write, start = self._write, time.monotonic()
+        if write is None:
+            return 0.0
+        self.failure, self._write = self._outcome(write), None
+        if self.failure is None:
+            self.written = write.path
+        else:
+            text = f"no checkpoint of step {write.steps}: {self.failure.message}"
+            warn("warning", "G0542", text, "the training goes on; older checkpoints stay")
+        return time.monotonic() - start
+
+    def _outcome(self, write: _Write) -> GraphcError | None:
+        """What went wrong, on any process: all of them get the same answer."""
+        write.mine.wait()
+        error = self._agreed(write.error)
+        self._ended = error is not None
+        write.thread.join()
+        self._ended = False
+        return error or self._agreed(write.error)
+
+    def _agreed(self, error: GraphcError | None) -> GraphcError | None:
+        if self._alone:
+            return error
+        said = error.message if error is not None else ""
+        every = [x.decode() for x in self.training.processes.all_gather(said.encode())]
+        reasons = "; ".join(x for x in every if x)
+        return GraphcError("G0509", reasons) if reasons else None
+
+    def _abandon(self) -> None:
+        """After an error of the training: other processes may not come to write their parts."""
+        if self._alone:
+            self._settle()
+        elif self._write is not None:
+            self._ended = True
+            self._write.thread.join()
+
+    def _note_wait(self, seconds: float) -> None:
+        """Say once that writing takes longer than the steps between two checkpoints."""
+        before, self._waited = self._waited, self._waited + seconds
+        if before <= PATIENCE < self._waited:
+            text = f"writing a checkpoint takes longer than {self.where.every} steps"
+            warn("note", "G0544", text, "the training waits for it; write fewer of them")
+
+
+def _check_moments(plan: Plan, where: Checkpoints) -> None:
+    """Raise G0543 if there is never a moment between two steps."""
+    if plan.asynchronous is not None and where.every is not None:
+        text = f"the workers of {plan.strategy} do not wait for each other between two steps"
+        raise GraphcError("G0543", text, help="write one checkpoint, at the end: no `every`")
+
+
+@contextmanager
+def saving(training: Savable, where: Checkpoints | Saver | None) -> Iterator[Callable[[], object]]:
+    """What a training calls after each step; a saver that was given is ended by its owner."""
+    match where:
+        case None:
+            yield lambda: None
+        case Saver():
+            yield where.after_step
+        case Checkpoints():
+            with Saver(training, where) as saver:
+                yield saver.after_step

@@ -1,0 +1,116 @@
+"""A folder of checkpoints: `step-00000120` and so on, which one is the newest, which ones go."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from graphc.runtime.checkpoints.checkpoint import Checkpoint
+from graphc.runtime.checkpoints.folder import read_folder, read_manifest, remove_folder
+from graphc.runtime.checkpoints.history import warn
+from graphc.runtime.checkpoints.manifest import MANIFEST, Manifest
+from graphc.support.errors import GraphcError
+from graphc.support.files import reason_of
+
+NAME = re.compile(r"step-(\d{8,18})(?:\.\d{1,9})?")  # what checkpoints are called
+
+
+def targets(folder: Path, step: int) -> Iterator[Path]:
+    """The names that a checkpoint of a step may get: the first that nothing has."""
+    first = folder / f"step-{step:08}"
+    yield first
+    number = 2
+    while True:
+        yield first.with_name(f"{first.name}.{number}")
+        number += 1
+
+
+def is_checkpoint(folder: Path) -> bool:
+    """Whether a folder is a checkpoint, and not a folder of checkpoints."""
+    return os.path.lexists(folder / MANIFEST) or NAME.fullmatch(folder.name) is not None
+
+
+def checkpoints_in(folder: Path) -> dict[Path, Manifest | GraphcError]:
+    """The checkpoints in a folder, with their manifests or what is wrong with those: the newest
+    last. Raises G0509 if the folder can't be read."""
+    try:
+        with os.scandir(folder) as entries:
+            named = [entry for entry in entries if NAME.fullmatch(entry.name)]
+            paths = [folder / e.name for e in named if e.is_dir(follow_symlinks=False)]
+    except OSError as error:
+        text = f"can't read checkpoints from {folder}: {reason_of(error)}"
+        raise GraphcError("G0509", text) from None
+    found: dict[Path, Manifest | GraphcError] = {}
+    for path in sorted(paths):
+        try:
+            found[path] = read_manifest(path)
+        except GraphcError as error:
+            found[path] = error
+    return dict(sorted(found.items(), key=_number))
+
+
+def _number(pair: tuple[Path, Manifest | GraphcError]) -> tuple[int, str]:
+    """What orders checkpoints; one without a manifest may be of any time: the newest."""
+    path, manifest = pair
+    return (manifest.number if isinstance(manifest, Manifest) else 1 << 62, path.name)
+
+
+def is_empty(folder: Path) -> bool:
+    """Whether nothing is there, or a folder without checkpoints."""
+    return not os.path.lexists(folder) or (
+        os.path.isdir(folder) and not is_checkpoint(folder) and not checkpoints_in(folder)
+    )
+
+
+def newest(folder: Path) -> Manifest | None:
+    """The manifest of the newest checkpoint that has one."""
+    found = [m for m in checkpoints_in(folder).values() if isinstance(m, Manifest)]
+    return found[-1] if found else None
+
+
+def read_newest(folder: Path) -> tuple[Path, Checkpoint, Manifest]:
+    """The newest good checkpoint in a folder.
+
+    Warns (G0541) of each newer one that is damaged. Raises G0509 if there is none.
+    """
+    bad: list[tuple[Path, GraphcError]] = []
+    for path, manifest in reversed(checkpoints_in(folder).items()):
+        try:
+            if isinstance(manifest, GraphcError):
+                raise manifest
+            made = read_folder(path)
+        except GraphcError as error:
+            bad.append((path, error))
+            continue
+        for other, why in bad:
+            text = f"{other} is passed over: {why.message}"
+            warn("warning", "G0541", text, f"the training resumes from {path}")
+        return path, *made
+    reasons = "; ".join(why.message for _, why in bad)
+    if reasons:
+        raise GraphcError("G0509", f"{folder} has no checkpoint that is whole: {reasons}")
+    raise GraphcError("G0509", f"{folder} has no checkpoints", help="they are called step-00000120")
+
+
+def remove_oldest(folder: Path, run: str, keep: int) -> list[Path]:
+    """Remove the checkpoints that a run wrote in a folder, except its last ones; which ones.
+
+    One that has other files in it is somebody's, and stays.
+    """
+    found = checkpoints_in(folder).items()
+    mine = [(path, m) for path, m in found if isinstance(m, Manifest) and m.run == run]
+    return [path for path, manifest in mine[:-keep] if _remove(path, manifest)]
+
+
+def _remove(path: Path, manifest: Manifest) -> bool:
+    """Remove a checkpoint: it first loses its name, so that no half of it is ever found."""
+    hidden = path.with_name(f".{path.name}.{os.urandom(6).hex()}")
+    with suppress(OSError):
+        if {*os.listdir(path)} == {MANIFEST, *manifest.files}:
+            os.rename(path, hidden)
+            remove_folder(hidden)
+            return True
+    return False
