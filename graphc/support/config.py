@@ -11,6 +11,8 @@ GRAPHC_CHECK_MEMORY=0|1  whether compiled steps check every address that they lo
 GRAPHC_DEBUG_NANS=1 a step that gives a NaN or an infinity fails, and names what made the first one
 GRAPHC_ALONE=1      processes that a launcher started together train independently
 GRAPHC_CACHE=dir    where plans and compiled steps are kept; 0: nowhere
+GRAPHC_WATCH=host:port, GRAPHC_WATCH_TOKEN  set by `graphc run --launch` for its processes: where
+                    the launcher listens, and the secret by which it knows them
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
@@ -42,6 +44,8 @@ class Config:
     cache: str = ""
     debug_nans: bool = False
     alone: bool = False
+    watch: str = ""
+    watch_token: str = field(default="", repr=False)
 
     @property
     def watched(self) -> bool:
@@ -63,6 +67,8 @@ def get() -> Config:
         cache=os.environ.get("GRAPHC_CACHE", ""),
         debug_nans=bool(_switch("GRAPHC_DEBUG_NANS")),
         alone=bool(_switch("GRAPHC_ALONE")),
+        watch=os.environ.get("GRAPHC_WATCH", ""),
+        watch_token=os.environ.get("GRAPHC_WATCH_TOKEN", ""),
     )
 
 

@@ -1,0 +1,74 @@
+"""What Linux says of the processes on this host: their state, their job, their shared memory.
+
+On other systems nothing is known, and every function says so by an empty result.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+PROC = Path("/proc")
+SHARED = "/dev/shm/"
+# How the files in /dev/shm begin that an MPI makes and, where it is killed, leaves behind.
+OF_MPI = ("sm_segment.", "vader_segment.", "osc_", "mpich", "ucx_shm", "shm_mpich")
+
+
+class ProcessState(NamedTuple):
+    """letter: R, S, D, T (stopped), Z (dead), ... as in ps; ticks: processor time it has used."""
+
+    letter: str
+    ticks: int
+
+    @property
+    def stopped(self) -> bool:
+        return self.letter in "Tt"
+
+
+def state(pid: int) -> ProcessState | None:
+    """The state of a process, None if there is none or nothing is known."""
+    try:
+        fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+        return ProcessState(fields[0], int(fields[11]) + int(fields[12]))
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def marked(mark: str) -> Iterator[int]:
+    """The processes of this user, other than this one, that have `mark` (NAME=value) in the
+    environment in which they were started."""
+    line = mark.encode()
+    for folder in PROC.glob("[0-9]*"):
+        with suppress(OSError):
+            pid = int(folder.name)
+            if pid != os.getpid() and line in (folder / "environ").read_bytes().split(b"\0"):
+                yield pid
+
+
+class SharedFile(NamedTuple):
+    """A file of shared memory: its inode says whether it is still the same one."""
+
+    path: str
+    inode: int
+
+
+def shared_memory(pid: int) -> set[SharedFile]:
+    """The shared memory of an MPI that a process has mapped."""
+    found = set()
+    with suppress(OSError):
+        for line in (PROC / str(pid) / "maps").read_text().splitlines():
+            fields = line.split(None, 5)
+            if len(fields) == 6 and fields[5].startswith(tuple(SHARED + x for x in OF_MPI)):
+                found.add(SharedFile(fields[5], int(fields[4])))
+    return found
+
+
+def remove(files: Iterable[SharedFile]) -> None:
+    """Remove those of the files that are still there."""
+    for file in files:
+        with suppress(OSError):
+            if os.stat(file.path).st_ino == file.inode:
+                os.unlink(file.path)

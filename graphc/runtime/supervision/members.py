@@ -1,0 +1,137 @@
+"""The processes of a job as their launcher sees them, and the rules by which one is at fault.
+
+A process is *dead* if its connection ended without a goodbye. It is *frozen* if nothing was heard
+of it for a whole heartbeat while it used no processor time: a slow process on a crowded machine
+uses some, so slowness alone is never a fault. Processor time is known of this host's processes
+only; of others, heartbeats are. A process is *stuck* only if a deadline was given: others have
+waited in a collective for that long, and it has not moved meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Self
+
+from graphc.runtime.supervision.frames import BadFrame, Frame, seconds, text, whole
+from graphc.runtime.supervision.local_processes import ProcessState
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a process stood: its step, the collectives that it finished, what it waits in.
+
+    call:   the collective, "" while it computes
+    where:  the node and the source line of the collective
+    waited: for how many seconds
+    deaf:   whether `call` is one in which no heartbeat can be sent
+    """
+
+    step: int = 0
+    done: int = 0
+    call: str = ""
+    where: str = ""
+    waited: float = 0.0
+    deaf: bool = False
+
+    @classmethod
+    def of(cls, frame: Frame) -> Self:
+        """What a heartbeat says. Raises BadFrame."""
+        return cls(
+            whole(frame, "step"), whole(frame, "done"), text(frame, "call"), text(frame, "where"),
+            seconds(frame, "waited"), frame.get("deaf") is True,
+        )  # fmt: skip
+
+    @property
+    def point(self) -> tuple[int, int, str]:
+        """What changes whenever the process advances."""
+        return self.step, self.done, self.call
+
+    def __str__(self) -> str:
+        step = f"step {self.step}" if self.step else "before the first step"
+        done = f"{self.done} collectives done" if self.done != 1 else "1 collective done"
+        if not self.call:
+            return f"{step}, computing; {done}"
+        place = f" for {self.where}" if self.where else ""
+        return f"{step}, waits in {self.call}{place} for {self.waited:.1f} s; {done}"
+
+
+@dataclass
+class Member:
+    """A process of the job.
+
+    told:   when its last heartbeat arrived, by the launcher's clock
+    heard:  when it was last known to be alive: then, or when it last used processor time
+    moved:  when it was last seen to advance
+    status: its exit status, once it has said goodbye
+    gone:   its connection has ended
+    """
+
+    process: int
+    host: str
+    pid: int
+    here: bool
+    told: float
+    heard: float
+    moved: float
+    ranks: tuple[int, ...] = ()
+    standing: Standing = field(default_factory=Standing)
+    state: ProcessState | None = None
+    status: int | None = None
+    gone: bool = False
+
+    def tell(self, frame: Frame, now: float) -> None:
+        """A heartbeat has arrived. Raises BadFrame."""
+        before, self.standing = self.standing, Standing.of(frame)
+        ranks = frame.get("ranks")
+        if not isinstance(ranks, list) or not all(type(r) is int and r >= 0 for r in ranks):
+            raise BadFrame("ranks are numbers")
+        self.ranks, self.told, self.heard = tuple(ranks), now, now
+        if self.standing.point != before.point:
+            self.moved = now
+
+    def see(self, state: ProcessState | None, now: float) -> None:
+        """What the operating system says of it: one that uses the processor is not frozen."""
+        if state is not None and self.state is not None and state.ticks > self.state.ticks:
+            self.heard = now
+        self.state = state
+
+    @property
+    def dead(self) -> bool:
+        return self.gone and self.status is None
+
+    @property
+    def active(self) -> bool:
+        return not self.gone and self.status is None
+
+    def __str__(self) -> str:
+        ranks = ""
+        if self.ranks:
+            ranks = f", rank{'s' * (len(self.ranks) > 1)} {', '.join(map(str, self.ranks[:8]))}"
+            ranks += ", ..." * (len(self.ranks) > 8)
+        return f"process {self.process} on {self.host} (pid {self.pid}{ranks})"
+
+
+def frozen(members: Iterable[Member], now: float, heartbeat: float) -> list[Member]:
+    """Those that are silent for longer than a heartbeat: those that a signal stopped, if any."""
+    silent = [m for m in members if m.active and now - m.heard > heartbeat]
+    stopped = [m for m in silent if m.state is not None and m.state.stopped]
+    return stopped or [m for m in silent if not m.standing.deaf]
+
+
+def stuck(members: Sequence[Member], now: float, deadline: float) -> list[Member]:
+    """Those that let others wait for longer than the deadline, and have not moved meanwhile.
+
+    If all wait, they wait for each other: those that have finished the fewest collectives.
+    """
+    active = [m for m in members if m.active]
+    waiting = [m for m in active if m.standing.call and m.standing.waited > deadline]
+    still = [m for m in active if now - m.moved > deadline]
+    if not waiting:
+        return []
+    if behind := [m for m in still if not m.standing.call]:
+        return behind
+    if len(still) < len(active):  # somebody moves: it may be the one that is waited for
+        return []
+    least = min(m.standing.done for m in still)
+    return [m for m in still if m.standing.done == least]

@@ -1,0 +1,295 @@
+"""Running a job under watch, to its end: orderly, or by the launcher if a process is lost.
+
+If one is, the error says which and where it stood, and where every other process stood. Then
+nothing of the job is left on this host: no process, and no shared memory. A process on another host
+ends when the launcher asks it to, or when the launcher's connection closes.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+from graphc.runtime.machine.interrupts import Terminated
+from graphc.runtime.supervision import local_processes
+from graphc.runtime.supervision.job import HostLayout, MpiJob, MpiLauncher, address_for, signal_name
+from graphc.runtime.supervision.local_processes import SharedFile
+from graphc.runtime.supervision.members import Member, frozen, stuck
+from graphc.runtime.supervision.watch import WatchServer
+from graphc.support.errors import GraphcError
+
+TICK = 0.1  # seconds between looks at what needs no event
+ANSWER = 0.3  # seconds for the others to say where they stand
+LEAVE = 10.0  # seconds in which all end once all have said goodbye
+HEAR = 3.0  # seconds in which the others hear of the error with which one has ended
+SHOWN = 64  # processes that a report tells of
+INTERRUPTED = (130, 143)
+
+
+class ProcessLost(GraphcError):
+    """A process of the job died, froze, hangs or never came: the job has been ended."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Times in seconds.
+
+    heartbeat: a process that is silent for longer, and uses no processor time, is frozen
+    deadline:  if others wait in a collective for longer, one that does not move is stuck; None: no
+               process ever is
+    connect:   in which all processes must have connected
+    """
+
+    heartbeat: float = 5.0
+    deadline: float | None = None
+    connect: float = 120.0
+
+
+class ProcessOutput:
+    """What the processes print, on this process's standard error.
+
+    Process 0 speaks for the job; the lines of others get their names in front.
+    """
+
+    def __init__(self) -> None:
+        self._begun: dict[int, bytes] = {}
+        self._hosts: dict[int, str] = {}
+
+    def __call__(self, process: int, host: str, data: bytes) -> None:
+        if process == 0:
+            _write(data)
+            return
+        self._hosts[process] = host
+        *lines, rest = (self._begun.pop(process, b"") + data).split(b"\n")
+        if len(rest) > 1 << 16:
+            lines, rest = [*lines, rest], b""
+        if rest:
+            self._begun[process] = rest
+        head = f"[process {process} on {host}] ".encode()
+        _write(b"".join(head + line + b"\n" for line in lines))
+
+    def flush(self) -> None:
+        """Print lines that have no end."""
+        for process in list(self._begun):
+            self(process, self._hosts[process], b"\n")
+
+
+def _write(data: bytes) -> None:
+    with suppress(OSError, ValueError):
+        sys.stderr.flush()
+        sys.stderr.buffer.write(data)
+        sys.stderr.buffer.flush()
+
+
+def supervise(
+    launcher: MpiLauncher, program: Sequence[str], layout: HostLayout, limits: Limits
+) -> int:
+    """Run `program` in the processes of the layout; the exit status.
+
+    Ctrl-C and SIGTERM ask all processes to end after this step; a second one ends them at once.
+    Raises ProcessLost (G0581-G0584).
+    """
+    printer = ProcessOutput()
+    with _Watched(launcher, program, layout, limits, printer) as job, job.signals():
+        return job.run()
+
+
+class _Watched:
+    """A job and its watch."""
+
+    def __init__(
+        self, launcher: MpiLauncher, program: Sequence[str], layout: HostLayout, limits: Limits,
+        printer: ProcessOutput,
+    ) -> None:  # fmt: skip
+        self.limits, self.printer = limits, printer
+        address = address_for(layout.hosts)
+        self.watch = WatchServer(layout.count, limits.heartbeat, printer, address)
+        self.job = MpiJob(
+            launcher, program, layout, self.watch.address, self.watch.token, self.watch.selector
+        )
+        self.asked: list[int] = []  # signals that this process got, not yet passed on
+        self.stopping = 0
+        self.shared: set[SharedFile] = set()
+        self.begun = self.looked = self.watch.poll(0)
+        self.ended: float | None = None  # when the first process ended by itself
+
+    def __enter__(self) -> _Watched:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+        self.printer.flush()
+        self.job.close()
+        self.watch.close()
+
+    # -- the life of the job --------------------------------------------------------------------
+
+    def run(self) -> int:
+        """Wait for the end of the job; its status. Raises ProcessLost."""
+        while True:
+            now = self.watch.poll(TICK)
+            self._pass_on()
+            self._note_shared(now)
+            if (lost := self._lost(now)) is not None:
+                raise lost
+            if self.job.status is not None:
+                self.watch.poll(0.0)
+                if (lost := self._lost(now) or self._unexplained()) is not None:
+                    raise lost
+                return self._status()
+            if self._over(now):
+                return self._status()
+            _write(self.job.speech())
+
+    def _lost(self, now: float) -> ProcessLost | None:
+        members = list(self.watch.members.values())
+        if dead := [m for m in members if m.dead]:
+            return self._told("G0581", dead, "died", now)
+        if silent := frozen(members, now, self.limits.heartbeat):
+            stopped = silent[0].state is not None and silent[0].state.stopped
+            why = "a signal has stopped it" if stopped else "it sends no heartbeat"
+            return self._told("G0582", silent, f"is frozen ({why})", now)
+        if self.limits.deadline is not None and (
+            found := stuck(members, now, self.limits.deadline)
+        ):
+            how = f"is stuck for more than {self.limits.deadline:g} s"
+            return self._told("G0583", found, how, now)
+        if self.watch.missing and now - self.begun > self.limits.connect:
+            return self._never_came(f"within {self.limits.connect:g} s")
+        return None
+
+    def _unexplained(self) -> ProcessLost | None:
+        """The error of an mpiexec that ended before all processes had come, or said goodbye."""
+        status = self.job.status or 0
+        how = f"by {signal_name(-status)}" if status < 0 else f"with status {status}"
+        if left := [m for m in self.watch.members.values() if m.active]:
+            notes = [f"{m}: {_where(m)}" for m in sorted(left, key=lambda m: m.process)]
+            return _noted(ProcessLost("G0581", f"mpiexec ended {how} before its processes"), notes)
+        return self._never_came(f"before mpiexec ended {how}") if self.watch.missing else None
+
+    def _never_came(self, when: str) -> ProcessLost:
+        self.end()
+        names = ", ".join(map(str, self.watch.missing[:SHOWN]))
+        several = "es" * (len(self.watch.missing) > 1)
+        said = self.job.said.decode(errors="replace").strip()
+        words = f"process{several} {names} did not connect {when}"
+        return ProcessLost("G0584", words, help=said[-800:] or None)
+
+    def _told(self, code: str, lost: list[Member], how: str, now: float) -> ProcessLost:
+        """The error of lost processes, after all others have been asked where they stand, and
+        ended."""
+        self.watch.refresh(ANSWER)
+        stood = {m.process: _where(m) for m in self.watch.members.values()}
+        self.end()
+        first = min(lost, key=lambda m: not self.job.names(m.pid))
+        if code == "G0581" and self.watch.missing and not self.job.names(first.pid):
+            return self._never_came("before others died")  # which mpiexec ended because of it
+        fate = self.job.fate(first.pid) if code == "G0581" else ""
+        more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
+        last = f"last heard {max(0.0, now - first.told):.1f} s before: {first.standing}"
+        others = sorted(stood.keys() - {first.process})
+        notes = [f"{self.watch.members[k]}: {stood[k]}" for k in others]
+        return _noted(ProcessLost(code, f"{first}{more} {how}{fate}; {last}"), notes)
+
+    # -- an orderly end -------------------------------------------------------------------------
+
+    def _over(self, now: float) -> bool:
+        """Whether the job must be over by now: all have said goodbye a while ago, or one has
+        ended with an error, which the others do not know of."""
+        members = self.watch.members.values()
+        done = [m for m in members if m.status is not None]
+        wrong = [m for m in done if m.status not in (0, *INTERRUPTED)]
+        if not wrong and len(done) < self.watch.count:
+            self.ended = None
+            return False
+        self.ended = self.ended or now
+        return now - self.ended > (HEAR if wrong else LEAVE)
+
+    def _status(self) -> int:
+        """The status of the job: an error's if any process had one, else that of process 0."""
+        found = [m.status or 0 for m in self.watch.members.values()]
+        wrong = [status for status in found if status not in (0, *INTERRUPTED)]
+        return (wrong or sorted(found, reverse=True) or [self.job.status or 0])[0]
+
+    # -- signals --------------------------------------------------------------------------------
+
+    @contextmanager
+    def signals(self) -> Iterator[None]:
+        """Inside, Ctrl-C and SIGTERM are noted, and passed on by `run`."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        numbers = signal.SIGINT, signal.SIGTERM
+        before: dict[int, Any] = {n: signal.signal(n, self._note) for n in numbers}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.asked.append(number)
+
+    def _pass_on(self) -> None:
+        """Ask the processes to stop, at the first signal; at the second, or if they have not all
+        come yet, end them."""
+        while self.asked:
+            number = self.asked.pop(0)
+            if self.stopping or self.watch.missing:
+                raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
+            self.stopping = number
+            self.watch.ask(stop=int(number))
+
+    # -- the end of all processes ---------------------------------------------------------------
+
+    def _note_shared(self, now: float) -> None:
+        """Note which shared memory the processes have, to remove what they leave."""
+        if now - self.looked > 2.0:
+            self.looked = now
+            for member in self.watch.members.values():
+                if member.here and member.active:
+                    self.shared |= local_processes.shared_memory(member.pid)
+
+    def end(self) -> None:
+        """End all that is left of the job: by request, by SIGKILL, by mpiexec."""
+        self.looked = 0.0
+        self._note_shared(self.watch.poll(0.0))
+        self.watch.ask(end=1)
+        for _ in range(10):
+            if self.job.status is not None or not self._left():
+                break
+            self.watch.poll(TICK)
+        for member in self._left():
+            if member.here:
+                with suppress(OSError):  # its connection is open: the number is still its own
+                    os.kill(member.pid, signal.SIGKILL)
+        self.job.end()
+        for pid in local_processes.marked(self.job.mark):
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        self.watch.poll(0.0)
+        local_processes.remove(self.shared)
+
+    def _left(self) -> list[Member]:
+        return [m for m in self.watch.members.values() if not m.gone]
+
+
+def _noted(error: ProcessLost, notes: list[str]) -> ProcessLost:
+    for note in notes[:SHOWN]:
+        error.add_note(note)
+    if len(notes) > SHOWN:
+        error.add_note(f"and {len(notes) - SHOWN} more processes")
+    return error
+
+
+def _where(member: Member) -> str:
+    if member.status is not None:
+        return f"has ended with status {member.status}"
+    return f"has died too, at {member.standing}" if member.gone else str(member.standing)

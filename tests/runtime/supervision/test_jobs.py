@@ -1,0 +1,141 @@
+"""Real jobs under watch: whatever dies or freezes is named in time, and nothing is left."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import time
+
+import pytest
+from runtime.supervision.conftest import Start
+
+from graphc.runtime.supervision.members import Standing
+
+
+def test_an_orderly_job_gives_the_output_of_process_0_unchanged(start: Start) -> None:
+    ended = start(3, steps=4).end()
+    assert (ended.status, ended.out) == (0, '{"steps": 4}\n')
+    host = re.escape(os.uname().nodename)
+    assert re.search(rf"^\[process 2 on {host}\] hello from 2$", ended.err, re.MULTILINE)
+    assert "hello from 0" in ended.err and "[process 0" not in ended.err
+    assert "prterun" not in ended.err and "mpiexec" not in ended.err
+
+
+def test_a_killed_process_is_named_and_where_the_others_stood(start: Start) -> None:
+    job = start(3, pause=0.01)
+    job.wait_for_step(40)
+    victim = job.pid(1)
+    job.kill(victim)
+    ended = job.end()
+    assert ended.status == 75 and ended.lost["code"] == "G0581"
+    assert f"(pid {victim}, rank 1) died" in ended.lost["message"]
+    assert re.search(r"last heard 0\.\d s before: step \d+", ended.lost["message"])
+    notes = ended.lost["notes"]
+    assert [f"process {k} on" in note for k, note in zip((0, 2), notes, strict=True)] == [True] * 2
+    assert all(re.search(r"rank \d\): step \d+, .*\d+ collectives done", note) for note in notes)
+    assert ended.lost["at"] - job.since < 2.0
+
+
+def test_a_frozen_process_is_named_by_its_heartbeat(start: Start) -> None:
+    job = start(2, {"limits": {"heartbeat": 1.0}}, pause=0.01, native=True)
+    job.wait_for_step(40)
+    frozen = job.pid(1)
+    job.kill(frozen, signal.SIGSTOP)
+    ended = job.end()
+    assert ended.status == 75 and ended.lost["code"] == "G0582"
+    assert f"(pid {frozen}, rank 1) is frozen (a signal has stopped it)" in ended.lost["message"]
+    (other,) = ended.lost["notes"]
+    assert "waits in all_reduce for %loss (stand_in.gc:7)" in other
+    assert ended.lost["at"] - job.since < 4.0
+
+
+def test_a_slow_process_is_not_frozen(start: Start) -> None:
+    """One that keeps Python's lock sends no heartbeat; but it computes."""
+    job = start(2, {"limits": {"heartbeat": 0.5}}, steps=3, busy=[1, 1.2])
+    assert job.end().status == 0
+
+
+def test_a_stuck_process_is_named_if_there_is_a_deadline(start: Start) -> None:
+    job = start(2, {"limits": {"deadline": 1.0}}, hang_at={"1": 5})
+    ended = job.end()
+    assert ended.status == 75 and ended.lost["code"] == "G0583"
+    assert f"(pid {job.pid(1)}, rank 1) is stuck for more than 1 s" in ended.lost["message"]
+    assert ": step 5, computing; 4 collectives done" in ended.lost["message"]
+
+
+def test_an_error_in_one_process_ends_the_job_with_its_status(start: Start) -> None:
+    job = start(2, raise_at={"1": 5})
+    ended = job.end()
+    assert ended.status == 1 and not ended.lost
+    assert re.search(r"^\[process 1 on .*\] error\[G0506\]: a label", ended.err, re.MULTILINE)
+
+
+def test_a_process_that_never_connects_is_named(start: Start) -> None:
+    ended = start(2, {"limits": {"connect": 2.0}}, silent=[1]).end()
+    assert ended.status == 75 and ended.lost["code"] == "G0584"
+    assert ended.lost["message"] == "process 1 did not connect within 2 s"
+
+
+def test_a_process_that_ends_before_it_connects_is_named(start: Start) -> None:
+    ended = start(2, early={"1": 3}).end()
+    assert ended.status == 75 and ended.lost["code"] == "G0584"
+    assert ended.lost["message"].startswith("process 1 did not connect before")
+    assert "Exit code: 3" in re.sub(" +", " ", ended.lost["help"])
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_all_processes_after_the_same_step(start: Start, number: int) -> None:
+    job = start(2, pause=0.01)
+    job.wait_for_step()
+    job.kill(job.launcher.pid, number)
+    ended = job.end()
+    assert ended.status == {signal.SIGINT: 130, signal.SIGTERM: 143}[number]  # type: ignore[index]
+    assert "stopped 0" in ended.err and "stopped 1" in ended.err
+    assert not ended.lost and "prterun" not in ended.err
+
+
+def test_a_second_ctrl_c_ends_a_job_that_hangs(start: Start) -> None:
+    job = start(2, hang_at={"1": 5})
+    job.wait_for_step(5)
+    job.kill(job.launcher.pid, signal.SIGINT)
+    time.sleep(0.4)
+    job.kill(job.launcher.pid, signal.SIGINT)
+    ended = job.end()
+    assert ended.status == 130 and ended.seconds < 3.0
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_nothing_is_left_of_a_job_whose_launcher_is_killed(start: Start, frozen: bool) -> None:
+    job = start(2, pause=0.01, native=True)
+    job.wait_for_step()
+    if frozen:
+        job.kill(job.pid(1), signal.SIGSTOP)
+    job.kill(job.launcher.pid)
+    assert job.end().status == -signal.SIGKILL
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_a_hundred_kills_at_random_moments(start: Start) -> None:
+    """Also while processes start, and of the first ones that there are."""
+    rng, named = random.Random(0), 0
+    for _ in range(100):
+        job = start(rng.choice([1, 2, 3]), pause=rng.choice([0.0, 0.01]))
+        victim = rng.randrange(job.count)
+        pid = job.pid(victim)
+        time.sleep(rng.random() * 2.0)
+        job.kill(pid)
+        ended = job.end()
+        assert ended.status == 75, ended
+        assert ended.lost["at"] - job.since < 2.0, ended
+        named += f"(pid {pid}" in ended.lost["message"]
+        assert f"(pid {pid}" in ended.lost["message"] or ended.lost["code"] == "G0584", ended
+    assert named > 50
+
+
+def test_a_standing_reads_as_a_sentence() -> None:
+    assert str(Standing()) == "before the first step, computing; 0 collectives done"
+    waits = Standing(4, 1, "all_reduce", "%w (a.gc:3)", 2.04)
+    assert str(waits) == "step 4, waits in all_reduce for %w (a.gc:3) for 2.0 s; 1 collective done"
