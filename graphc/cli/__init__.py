@@ -35,7 +35,7 @@ COMMANDS = {
     "explain": ("graphc.cli.info", "Explain an error code."),
 }
 
-FINE, USER, USAGE, DEFECT, INTERRUPTED, PIPE, TERMINATED = 0, 1, 2, 70, 130, 141, 143
+FINE, USER, USAGE, DEFECT, LOST, INTERRUPTED, PIPE, TERMINATED = 0, 1, 2, 70, 75, 130, 141, 143
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # errors of a full disk
 
 
@@ -77,8 +77,8 @@ def main() -> None:
     """Run the command line. An error ends in a message and an exit status, never in a traceback.
 
     Status: 0 success, 1 an error in the input or a failed check, 2 wrong usage, 70 an internal
-    error of graphc, 130 interrupted (Ctrl-C), 141 the output pipe was closed, 143 terminated
-    (SIGTERM).
+    error of graphc, 75 a process of a job was lost, 130 interrupted (Ctrl-C), 141 the output pipe
+    was closed, 143 terminated (SIGTERM).
     """
     try:
         with ending_on_sigterm():
@@ -136,6 +136,10 @@ def _told(error: GraphcError) -> int:
     click.echo(error.render(), err=True)
     for note in getattr(error, "__notes__", ()):
         click.echo(f"   = {note}", err=True)
+    from graphc.runtime.supervision.supervise import ProcessLost
+
+    if isinstance(error, ProcessLost):
+        return LOST
     return DEFECT if isinstance(error, InternalError | VerifyError) else USER
 
 

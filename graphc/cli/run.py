@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from graphc.cli.job import CommandJob, in_job, transport_option
+from graphc.cli.launch import Launchable, launch_options
 
 if TYPE_CHECKING:
     from graphc.plan.plan import Plan
@@ -54,7 +55,7 @@ check_option = click.option(
 )  # fmt: skip
 
 
-@click.command("run")
+@click.command("run", cls=Launchable)
 @click.argument("file", type=click.Path(path_type=Path))
 @strategy_option
 @order_option
@@ -95,6 +96,7 @@ check_option = click.option(
     "--debug-nans", is_flag=True,
     help="Stop at the first step that produces a NaN or an infinity, and name the operation.",
 )  # fmt: skip
+@launch_options
 @click.option("--json", "as_json", is_flag=True, help="Print the report as one line of JSON.")
 @click.option("--quiet", is_flag=True, help="Show no progress bar.")
 @in_job

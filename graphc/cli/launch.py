@@ -1,0 +1,141 @@
+"""`graphc run --launch`: several processes under watch, each of which runs the same command."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+OPTIONS = (
+    click.option(
+        "--launch", type=click.Choice(["mpi"]),
+        help="Start several processes, by the mpiexec of Open MPI or MPICH, and watch them.",
+    ),
+    click.option(
+        "--hosts", metavar="A,B", help="Hosts on which --launch starts processes. Default: this."
+    ),
+    click.option(
+        "-n", "processes", type=click.IntRange(1, 4096),
+        help="Processes that --launch starts on each host. Default: 1.",
+    ),
+    click.option(
+        "--heartbeat", type=click.FloatRange(0.5), metavar="SECONDS",
+        help="With --launch: a process that is silent for longer is frozen. Default: 5.",
+    ),
+    click.option(
+        "--deadline", type=click.FloatRange(0.5), metavar="SECONDS",
+        help="With --launch: a process for which others wait longer is stuck. Default: none is.",
+    ),
+    click.option(
+        "--restarts", type=click.IntRange(0), metavar="K",
+        help="With --launch and --checkpoint: resume up to K times if a process is lost.",
+    ),
+)  # fmt: skip
+NAMES = ("launch", "hosts", "processes", "heartbeat", "deadline", "restarts")
+
+
+def launch_options(command: F) -> F:
+    """The options of --launch, for a command of the class Launchable."""
+    for option in reversed(OPTIONS):
+        command = option(command)
+    return command
+
+
+class Launchable(click.Command):
+    """A command that runs in this process, or with --launch in several.
+
+    A process that a launcher of graphc started tells it where it stands.
+    """
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command, here or in processes of their own."""
+        from graphc.runtime.supervision.connection import watched
+
+        given = {name: ctx.params.pop(name, None) for name in NAMES}
+        if given["launch"] is None:
+            for name in NAMES[1:]:
+                if given[name] is not None:
+                    option = "-n" if name == "processes" else f"--{name}"
+                    raise click.UsageError(f"{option} is an option of --launch")
+            with watched():
+                return super().invoke(ctx)
+        return ctx.exit(_launched(ctx, given))
+
+
+def _launched(ctx: click.Context, given: dict[str, Any]) -> int:
+    from graphc.runtime.supervision.job import HostLayout, mpi_launcher
+    from graphc.runtime.supervision.supervise import Limits, supervise
+
+    hosts = tuple(x for x in (given["hosts"] or "").split(",") if x)
+    if any(not set(h) <= HOST or h.startswith("-") for h in hosts):
+        raise click.BadParameter("hosts are names, separated by commas", param_hint="--hosts")
+    layout = HostLayout(hosts, given["processes"] or 1)
+    limits = Limits(given["heartbeat"] or Limits.heartbeat, given["deadline"])
+    left, folder = given["restarts"] or 0, ctx.params.get("checkpoint")
+    if left and folder is None:
+        raise click.UsageError("--restarts needs --checkpoint: a restart resumes from there")
+    launcher = mpi_launcher()
+    return restarted(
+        lambda resumed: supervise(launcher, program(ctx, resumed), layout, limits), left, folder
+    )
+
+
+HOST = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_")
+
+
+def restarted(job: Callable[[Path | None], int], restarts: int, folder: Path | None) -> int:
+    """The status of a job, which is started again from its last checkpoint if a process is lost.
+
+    job: runs to the end; its argument is the folder to resume from, or None for a job that starts
+    as the user said. Raises ProcessLost if one is lost and no restart is left.
+    """
+    from graphc.runtime.supervision.supervise import ProcessLost
+
+    for number in range(restarts + 1):
+        resumed = folder if number and folder is not None and _has_checkpoint(folder) else None
+        try:
+            return job(resumed)
+        except ProcessLost as lost:
+            if number == restarts:
+                raise
+            click.echo(lost.render(), err=True)
+            for note in getattr(lost, "__notes__", ()):
+                click.echo(f"   = {note}", err=True)
+            click.echo(f"restart {number + 1} of {restarts}", err=True)
+    raise AssertionError("unreachable")
+
+
+def _has_checkpoint(folder: Path) -> bool:
+    """Whether a run has written there; which checkpoint is a good one is found out on loading."""
+    return folder.is_dir() and any(folder.iterdir())
+
+
+def program(ctx: click.Context, resumed: Path | None = None) -> list[str]:
+    """The command that each process runs: this one, with the options that the user gave.
+
+    resumed: the folder to resume from, instead of what --resume and --load said
+    """
+    replaced = ("resume", "load") if resumed is not None else ()
+    words = [sys.executable, "-m", "graphc", ctx.command.name or "", "--transport", "mpi"]
+    if resumed is not None:
+        words += ["--resume", str(resumed)]
+    last: list[str] = []
+    for parameter in ctx.command.params:
+        name = parameter.name or ""
+        given = ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+        if name in (*NAMES, *replaced, "transport_name") or not given:
+            continue
+        value = ctx.params[name]
+        match parameter:
+            case click.Argument():
+                last.append(str(value))
+            case click.Option(is_flag=True):
+                words.append(parameter.opts[0])
+            case _:
+                words += [parameter.opts[0], str(value)]
+    return [*words, "--", *last]
