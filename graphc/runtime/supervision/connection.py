@@ -26,6 +26,7 @@ from graphc.support import config
 from graphc.support.errors import GraphcError, InternalError
 
 PATIENCE = 20.0  # seconds in which the launcher must answer
+UNREACHABLE = 15  # seconds after which a host that answers nothing counts as lost
 LOST = 75  # the status of a process that ends because its job does
 
 
@@ -110,7 +111,19 @@ def _connected(address: str) -> socket.socket:
     made = socket.create_connection((host, int(port)), PATIENCE)
     made.settimeout(None)
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    _notice_lost_hosts(made)
     return made
+
+
+def _notice_lost_hosts(link: socket.socket) -> None:
+    """Let the connection end if the launcher's host can't be reached any more; a launcher that only
+    does not run, as after Ctrl-Z, is still there."""
+    link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if sys.platform == "linux":
+        link.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 5)
+        link.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5)
+        link.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, UNREACHABLE // 5)
+        link.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREACHABLE * 1000)
 
 
 # -- the connection of this process ---------------------------------------------------------------

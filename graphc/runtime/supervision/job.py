@@ -173,18 +173,14 @@ class MpiJob:
         """The exit status of mpiexec, None while it runs."""
         return self.process.poll()
 
-    def names(self, pid: int) -> bool:
-        """Whether mpiexec has said something of this process: that it was the first to die."""
-        return f"PID {pid} " in " ".join(self.said.decode(errors="replace").split())
-
-    def fate(self, pid: int) -> str:
-        """How a process died, as far as mpiexec has said it: ` by SIGKILL`."""
+    def fate(self, process: int, pid: int) -> str:
+        """How a process died, if mpiexec says that it was the first to die: ` by SIGKILL`."""
         said = " ".join(self.said.decode(errors="replace").split())
         killed = re.search(rf"PID {pid} on node \S+ exited on signal (\d+)", said)
         killed = killed or re.search(rf"PID {pid} RUNNING AT .*? EXIT CODE: (\d+)", said)
         if killed:
             return f" by {signal_name(int(killed[1]))}"
-        ended = re.search(r"Exit code: (\d+)", said)
+        ended = re.search(rf"Process name: \[\S+,{process}\] Exit code: (\d+)", said)
         return f" with status {ended[1]}" if ended else ""
 
     def end(self) -> None:

@@ -187,12 +187,15 @@ class _Watched:
         ended."""
         self.watch.refresh(ANSWER)
         stood = {m.process: _where(m) for m in self.watch.members.values()}
+        if code == "G0581":  # a peer that died because of it may have been quicker
+            lost = [m for m in self.watch.members.values() if m.dead]
         self.end()
-        first = min(lost, key=lambda m: not self.job.names(m.pid))
-        if code == "G0581" and self.watch.missing and not self.job.names(first.pid):
-            return self._never_came("before others died")  # which mpiexec ended because of it
-        fate = self.job.fate(first.pid) if code == "G0581" else ""
-        more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
+        first, fate, more = lost[0], "", f" and {len(lost) - 1} more" * (len(lost) > 1)
+        if code == "G0581":
+            first = min(lost, key=lambda m: not self.job.fate(m.process, m.pid))
+            fate, more = self.job.fate(first.process, first.pid), ""
+            if self.watch.missing and not fate:
+                return self._never_came("before others died")  # mpiexec ended them because of it
         last = f"last heard {max(0.0, now - first.told):.1f} s before: {first.standing}"
         others = sorted(stood.keys() - {first.process})
         notes = [f"{self.watch.members[k]}: {stood[k]}" for k in others]

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from two_hosts import NoHosts, TwoHosts, two_hosts
 
 from graphc.runtime.supervision.job import mpi_launcher
-from graphc.runtime.supervision.local_processes import OF_MPI, SHARED, state
+from graphc.runtime.supervision.local_processes import SharedFile, shared_memory, state
 from graphc.support.errors import GraphcError
 
 HERE = Path(__file__).parent
@@ -38,14 +39,21 @@ class Ended:
 class RunningJob:
     """A job of stand-ins under a launcher. `pids` are its processes, by number."""
 
-    def __init__(self, folder: Path, count: int, launch: dict[str, Any], stand_in: Any) -> None:
+    def __init__(
+        self, folder: Path, count: int, launch: dict[str, Any], stand_in: Any,
+        hosts: TwoHosts | None = None,
+    ) -> None:  # fmt: skip
         self.folder, self.count = folder, count
-        self.before = shared_files()
+        prefix, variables = ([], {}) if hosts is None else (hosts.here, hosts.variables)
+        if hosts is not None:
+            self.count, launch = 2 * count, {"hosts": hosts.addresses, **launch}
+        self.shared: set[SharedFile] = set()  # that its processes have had
         folder.mkdir()
         options = {"count": count, **launch}, {"steps": 10**9, "pids": str(folder), **stand_in}
         self.launcher = subprocess.Popen(
-            [sys.executable, HERE / "launch_stand_in.py", *map(json.dumps, options)],
+            [*prefix, sys.executable, HERE / "launch_stand_in.py", *map(json.dumps, options)],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+            env={**os.environ, **variables},
         )  # fmt: skip
         self.since = time.time()
 
@@ -73,17 +81,19 @@ class RunningJob:
         """Send a signal to a living process; its end is measured from now."""
         found = state(pid)
         assert found is not None and found.letter not in "ZX", "it is dead already"
+        for process in self.pids:
+            self.shared |= shared_memory(process)
         self.since = time.time()
         os.kill(pid, number)
 
-    def end(self) -> Ended:
-        """Wait for the end, and check that nothing is left."""
+    def end(self, within: float = 1.0) -> Ended:
+        """Wait for the end, and check that nothing is left of it `within` seconds later."""
         pids = self.pids
         out, err = self.launcher.communicate(timeout=LONGEST)
         ended = Ended(self.launcher.returncode, out, err, time.time() - self.since)
         for line in re.findall(r"^LOST (.*)$", err, re.MULTILINE):
             ended.lost = json.loads(line)
-        limit = time.monotonic() + (2.0 if ended.status < 0 else 0.5)
+        limit = time.monotonic() + within
         while (left := self.left(pids)) and time.monotonic() < limit:
             time.sleep(0.02)
         assert not left, f"{left}\n{out}\n{err}"
@@ -92,7 +102,7 @@ class RunningJob:
     def left(self, pids: list[int]) -> list[str]:
         alive = [(pid, state(pid)) for pid in pids]
         found = [f"pid {pid}: {s.letter}" for pid, s in alive if s is not None and s.letter != "Z"]
-        return found + sorted(shared_files() - self.before)
+        return found + [file.path for file in self.shared if os.path.exists(file.path)]
 
     def close(self) -> None:
         """Kill what is left after a test that failed."""
@@ -104,10 +114,6 @@ class RunningJob:
                 stat = Path(f"/proc/{pid}/cmdline")
                 if stat.exists() and b"stand_in" in stat.read_bytes():
                     os.kill(pid, signal.SIGKILL)
-
-
-def shared_files() -> set[str]:
-    return {f"{SHARED}{n}" for n in os.listdir(SHARED) if n.startswith(OF_MPI)}
 
 
 Start = Callable[..., RunningJob]
@@ -122,10 +128,24 @@ def start(tmp_path: Path) -> Iterator[Start]:
         pytest.skip(f"NOT TESTED: jobs under watch: {error.message}; {error.help}")
     begun: list[RunningJob] = []
 
-    def start(count: int = 2, launch: Any = None, **stand_in: Any) -> RunningJob:
-        begun.append(RunningJob(tmp_path / f"job{len(begun)}", count, launch or {}, stand_in))
+    def start(
+        count: int = 2, launch: Any = None, hosts: TwoHosts | None = None, **stand_in: Any
+    ) -> RunningJob:
+        begun.append(
+            RunningJob(tmp_path / f"job{len(begun)}", count, launch or {}, stand_in, hosts)
+        )
         return begun[-1]
 
     yield start
     for job in begun:
         job.close()
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> Iterator[TwoHosts]:
+    """Two hosts; skipped, loudly, where this machine can't make them."""
+    try:
+        with two_hosts(tmp_path) as made:
+            yield made
+    except NoHosts as error:
+        pytest.skip(f"NOT TESTED: several hosts: {error}")

@@ -34,7 +34,10 @@ def test_a_killed_process_is_named_and_where_the_others_stood(start: Start) -> N
     assert re.search(r"last heard 0\.\d s before: step \d+", ended.lost["message"])
     notes = ended.lost["notes"]
     assert [f"process {k} on" in note for k, note in zip((0, 2), notes, strict=True)] == [True] * 2
-    assert all(re.search(r"rank \d\): step \d+, .*\d+ collectives done", note) for note in notes)
+    assert all(
+        re.search(r"rank \d\): (has died too, at )?step \d+, .*\d+ collectives done", note)
+        for note in notes
+    )
     assert ended.lost["at"] - job.since < 2.0
 
 
