@@ -10,7 +10,7 @@ from typing import Any
 
 from graphc.ir.graph import Graph, Node, Objective, Variable
 from graphc.ir.op import snake
-from graphc.ir.placement import Mesh, Placement
+from graphc.ir.placement import Axis, Mesh, Placement
 from graphc.ir.types import DType, Extent, TensorType
 from graphc.support.errors import Span
 from graphc.text.printer import VERSION, type_text
@@ -24,7 +24,9 @@ def to_json(graph: Graph) -> str:
 def _graph(graph: Graph) -> dict[str, Any]:
     return {
         "name": graph.name,
-        "mesh": [{"name": a.name, "size": a.size, "over": a.over} for a in graph.mesh.axes],
+        "mesh": [
+            {"name": a.name, "size": a.size, "over": a.over, **_link(a)} for a in graph.mesh.axes
+        ],
         "leaves": _leaves(graph.mesh),
         "tiles": _tiles(graph.mesh),
         "variables": [_variable(v) for v in graph.variables.values()],
@@ -33,6 +35,11 @@ def _graph(graph: Graph) -> dict[str, Any]:
         "updates": graph.updates,
         "objectives": [_objective(o) for o in graph.objectives],
     }
+
+
+def _link(axis: Axis) -> dict[str, Any]:
+    """What devices reach each other through; microbatches are on one device."""
+    return {"link": axis.link} if axis.over == "space" else {}
 
 
 def _leaves(mesh: Mesh) -> dict[str, Any] | None:

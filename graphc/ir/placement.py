@@ -7,10 +7,12 @@
     H(k)   owned: only coordinate k has it (a value that is R is available there too)
 
 An axis runs over *space* (devices) or over *time* (microbatches, one after the other on the same
-device). If several axes split one dim, the order of the mesh goes from major to minor. The valid
-entries of a part are in front: the global value is the valid entries of the parts, concatenated.
-Parts are cut by nested ceiling division, as evenly as possible; but a dim of run-time length, along
-axes that distribute `Leaves`, is cut at positions that do not depend on the number of devices.
+device). The *link* of an axis over space says what its devices reach each other through: the memory
+of one process, the processes of one host, or the network between hosts. If several axes split one
+dim, the order of the mesh goes from major to minor. The valid entries of a part are in front: the
+global value is the valid entries of the parts, concatenated. Parts are cut by nested ceiling
+division, as evenly as possible; but a dim of run-time length, along axes that distribute `Leaves`,
+is cut at positions that do not depend on the number of devices.
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from graphc.ir.types import TensorType
 
 ReduceOp: TypeAlias = Literal["sum", "max", "min"]
+Link: TypeAlias = Literal["memory", "host", "network"]
+LINKS: tuple[Link, ...] = ("memory", "host", "network")  # the fastest first
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +74,25 @@ R = Replicated()
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A mesh axis with `size` coordinates, over space (devices) or over time (microbatches)."""
+    """A mesh axis with `size` coordinates, over space (devices) or over time (microbatches).
+
+    link: what devices along an axis over space reach each other through: the memory of one process,
+          the processes of one host, or the network between hosts
+    """
 
     name: str
     size: int
     over: Literal["space", "time"] = "space"
+    link: Link = LINKS[0]
+
+    @property
+    def runs_over(self) -> str:
+        """` over time`, ` over network`; nothing for devices of one process, the usual case."""
+        what = "time" if self.over == "time" else self.link
+        return "" if what == LINKS[0] else f" over {what}"
 
     def __str__(self) -> str:
-        return f"{self.name}={self.size}" + (" over time" if self.over == "time" else "")
+        return f"{self.name}={self.size}{self.runs_over}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +146,7 @@ class Mesh:
     @property
     def without_single_turns(self) -> Mesh:
         """The mesh whose axes with one place are all over space: nothing is repeated for them."""
-        axes = tuple(Axis(a.name, 1) if a.size == 1 else a for a in self.axes)
+        axes = tuple(Axis(a.name, 1, link=a.link) if a.size == 1 else a for a in self.axes)
         return Mesh(axes, self.leaves, self.tiles)
 
     def axis(self, name: str) -> Axis:
@@ -162,6 +177,11 @@ class Mesh:
                     groups.setdefault(rest, []).append(rank)
                 found |= dict.fromkeys(map(tuple, groups.values()))
         return tuple(found)
+
+    def link(self, axes: Iterable[str]) -> Link:
+        """The slowest link of these axes over space."""
+        known = {a.link for a in self.space if a.name in axes}
+        return max(known, key=LINKS.index, default=LINKS[0])
 
     def deals(self, axis: str) -> bool:
         """Whether the axis distributes leaves."""

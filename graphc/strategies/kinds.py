@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from graphc.ir.orders import Order
-from graphc.ir.placement import Axis, Home, Mesh, Split, Varying
+from graphc.ir.placement import Axis, Home, Link, Mesh, Split, Varying
 from graphc.strategies.strategy import (
     NO_CUT,
     Asynchronous,
@@ -18,7 +18,9 @@ from graphc.strategies.strategy import (
     Periodic,
     Rule,
     Strategy,
+    across,
     check,
+    check_link,
 )  # fmt: skip
 
 
@@ -28,20 +30,52 @@ class Mirrored(Strategy):
 
     reduce is the order of sums over devices: 'add_n' or 'all_reduce' (chosen by the transport),
     'tree' (a fixed balanced binary tree) or 'accumulate' (a running sum from the first device to
-    the last).
+    the last). link says what the devices reach each other through: 'memory' (threads of one
+    process), 'host' (processes of one host) or 'network'. It affects what is sent, not the result.
     """
 
     usual_axis = "data"
     devices: int = 1
     reduce: Order = Order.ADD_N
     axis: str = ""
+    link: Link = "memory"
 
     def __post_init__(self) -> None:
         check(self.devices >= 1, f"mirrored({self.devices}): a mesh has at least one device")
+        check_link("mirrored", self.link)
 
     def layout(self, name: str) -> MeshLayout:
         orders = ((name, self.reduce),) if self.reduce is not Order.ADD_N else ()
-        return MeshLayout(Mesh((Axis(name, self.devices),)), batch=(name,), orders=orders)
+        return MeshLayout(across(name, self.devices, self.link), batch=(name,), orders=orders)
+
+
+@dataclass(frozen=True)
+class MultiWorkerMirrored(Strategy):
+    """Mirrored on `local` devices of each of `hosts` machines: sums go within a host, then across.
+
+    The batch is split over both, variables are replicated. Hosts reach each other over the network,
+    the devices of a host through `link`: 'memory' if they are threads of one process, 'host' if
+    they are processes. reduce: as for mirrored.
+    """
+
+    usual_axis = "host+local"
+    hosts: int = 1
+    local: int = 1
+    reduce: Order = Order.ADD_N
+    axis: str = ""
+    link: Link = "memory"
+
+    def __post_init__(self) -> None:
+        what = f"multi_worker_mirrored({self.hosts}, {self.local})"
+        check(self.hosts >= 1, f"{what}: there is at least one host")
+        check(self.local >= 1, f"{what}: a host has at least one device")
+        check_link("multi_worker_mirrored", self.link)
+
+    def layout(self, name: str) -> MeshLayout:
+        host, local = names = tuple(name.split("+"))
+        axes = across(host, self.hosts, "network").axes + across(local, self.local, self.link).axes
+        orders = tuple((a, self.reduce) for a in names) if self.reduce is not Order.ADD_N else ()
+        return MeshLayout(Mesh(axes), batch=names, orders=orders)
 
 
 @dataclass(frozen=True)
@@ -56,9 +90,11 @@ class TensorSplit(Strategy):
     devices: int = 1
     cut: tuple[tuple[str, int], ...] = ()
     axis: str = ""
+    link: Link = "memory"
 
     def __post_init__(self) -> None:
         check(self.devices >= 1, f"tensor_split({self.devices}): a mesh has at least one device")
+        check_link("tensor_split", self.link)
         good = all(isinstance(k, str) and isinstance(dim, int) for k, dim in self.cut)
         check(
             good,
@@ -67,7 +103,7 @@ class TensorSplit(Strategy):
 
     def layout(self, name: str) -> MeshLayout:
         rules = tuple(Rule(glob, name, Split(dim)) for glob, dim in self.cut)
-        mesh = Mesh((Axis(name, self.devices),))
+        mesh = across(name, self.devices, self.link)
         return MeshLayout(mesh, variables=rules, choose=() if self.cut else (name,))
 
     def with_cuts(self, cut: tuple[tuple[str, int], ...]) -> Strategy:
@@ -102,13 +138,15 @@ class CentralStorage(Strategy):
     usual_axis = "data"
     devices: int = 1
     axis: str = ""
+    link: Link = "memory"
 
     def __post_init__(self) -> None:
         check(self.devices >= 1, f"central_storage({self.devices}): a mesh has at least one device")
+        check_link("central_storage", self.link)
 
     def layout(self, name: str) -> MeshLayout:
         home = (Rule("*", name, Home(0)),)
-        mesh = Mesh((Axis(name, self.devices),))
+        mesh = across(name, self.devices, self.link)
         return MeshLayout(mesh, batch=(name,), variables=home, gradients=home)
 
 
@@ -126,10 +164,12 @@ class ParameterServer(Strategy):
     servers: int = 1
     staleness: int | None = 0
     axis: str = ""
+    link: Link = "memory"
 
     def __post_init__(self) -> None:
         check(self.workers >= 1, f"parameter_server: {self.workers} workers, at least 1 is needed")
         check(self.servers >= 1, f"parameter_server: {self.servers} servers, at least 1 is needed")
+        check_link("parameter_server", self.link)
         known = self.staleness is None or self.staleness >= 0
         check(
             known,
@@ -141,7 +181,7 @@ class ParameterServer(Strategy):
             how = Asynchronous(self.workers, self.servers, self.staleness)
             return MeshLayout(synchrony=how)
         home = (Rule("*", name, Balanced(min(self.servers, self.workers))),)
-        mesh = Mesh((Axis(name, self.workers),))
+        mesh = across(name, self.workers, self.link)
         return MeshLayout(mesh, batch=(name,), variables=home, gradients=home)
 
 
@@ -160,9 +200,11 @@ class Zero(Strategy):
     stage: int = 1
     scatter: str = ""
     axis: str = ""
+    link: Link = "memory"
 
     def __post_init__(self) -> None:
         check(self.devices >= 1, f"zero({self.devices}): a mesh has at least one device")
+        check_link("zero", self.link)
         check(self.stage in (1, 2, 3), f"zero: stage={self.stage}: 1, 2 or 3")
         known = self.scatter in ("", "turn", "update")
         check(known, f"zero: scatter='{self.scatter}': it is 'turn' or 'update'")
@@ -171,7 +213,7 @@ class Zero(Strategy):
         kinds = ("param", "slot") if self.stage == 3 else ("slot",)
         scatter = self.scatter or ("turn" if self.stage > 1 else "update")
         return MeshLayout(
-            Mesh((Axis(name, self.devices),)),
+            across(name, self.devices, self.link),
             batch=(name,),
             variables=(Rule("*", name, Longest(), kinds),),
             gradients=(Rule("*", name, Longest()),),
@@ -191,13 +233,16 @@ class LocalSgd(Strategy):
     devices: int = 1
     every: int = 8
     axis: str = ""
+    link: Link = "memory"
 
     def __post_init__(self) -> None:
         check(self.devices >= 1, f"local_sgd({self.devices}): a mesh has at least one device")
+        check_link("local_sgd", self.link)
         check(self.every >= 1, f"local_sgd: every={self.every}: it is at least 1")
 
     def layout(self, name: str) -> MeshLayout:
-        return _replicas(name, self.devices, Periodic(self.every))
+        mesh = across(name, self.devices, self.link)
+        return _replicas(name, mesh, Periodic(self.every))
 
 
 @dataclass(frozen=True)
@@ -212,18 +257,20 @@ class Diloco(Strategy):
     every: int = 8
     outer: str = "nesterov(lr=0.7, momentum=0.9)"
     axis: str = ""
+    link: Link = "memory"
 
     def __post_init__(self) -> None:
         check(self.devices >= 1, f"diloco({self.devices}): a mesh has at least one device")
+        check_link("diloco", self.link)
         check(self.every >= 1, f"diloco: every={self.every}: it is at least 1")
 
     def layout(self, name: str) -> MeshLayout:
-        return _replicas(name, self.devices, Periodic(self.every, self.outer))
+        mesh = across(name, self.devices, self.link)
+        return _replicas(name, mesh, Periodic(self.every, self.outer))
 
 
-def _replicas(name: str, devices: int, meets: Periodic) -> MeshLayout:
+def _replicas(name: str, mesh: Mesh, meets: Periodic) -> MeshLayout:
     own = (Rule("*", name, Varying()),)
-    mesh = Mesh((Axis(name, devices),))
     return MeshLayout(mesh, batch=(name,), variables=own, local=(name,), synchrony=meets)
 
 
@@ -255,6 +302,7 @@ class Reproducible(Strategy):
 STRATEGIES: dict[str, type[Strategy]] = {
     "one_device": OneDevice,
     "mirrored": Mirrored,
+    "multi_worker_mirrored": MultiWorkerMirrored,
     "tensor_split": TensorSplit,
     "accumulate": Accumulate,
     "central_storage": CentralStorage,
@@ -269,7 +317,7 @@ STRATEGIES: dict[str, type[Strategy]] = {
 ELSEWHERE: Mapping[str, str] = {
     "MirroredStrategy": "mirrored(n)",
     "OneDeviceStrategy": "one_device()",
-    "MultiWorkerMirroredStrategy": "mirrored(n), over several machines",
+    "MultiWorkerMirroredStrategy": "multi_worker_mirrored(hosts, local)",
     "CentralStorageStrategy": "central_storage(n)",
     "ParameterServerStrategy": "parameter_server(workers, servers)",
     "TPUStrategy": "mirrored(n) or tensor_split(n)",

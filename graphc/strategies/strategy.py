@@ -7,15 +7,16 @@ the mesh, and the placement of inputs and variables. No pass checks which strate
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from itertools import chain, count
 from math import prod
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from graphc.ir.op import snake
 from graphc.ir.orders import Order
-from graphc.ir.placement import Axis, Leaves, Mesh, State, Tiles
+from graphc.ir.placement import LINKS, Axis, Leaves, Link, Mesh, State, Tiles
 from graphc.support.errors import GraphcError
 
 NO_MESH = Mesh()
@@ -149,9 +150,9 @@ class Strategy(ABC):
 
     @abstractmethod
     def layout(self, name: str) -> MeshLayout:
-        """The layout of the strategy, on an axis called `name`."""
+        """The layout of the strategy, on an axis called `name`; two axes are called `a+b`."""
 
-    usual_axis: ClassVar[str] = ""  # the default name of its axis
+    usual_axis: ClassVar[str] = ""  # the default name of its axis; `a+b` if it has two
     axis: str = ""  # the user's name of its axis; a field of each strategy that has an axis
 
     @property
@@ -252,22 +253,28 @@ def layout_of(strategy: Strategy) -> MeshLayout:
 
 
 def _axis_names(strategy: Strategy) -> list[tuple[str, Strategy]]:
-    """The name of the axis of each factor, and the factor."""
-    given = [part.axis for part in strategy.parts if part.axis]
+    """The name of the axis of each factor (of two axes, `a+b`), and the factor."""
+    given = [name for part in strategy.parts if part.axis for name in part.axis.split("+")]
     for name in given:
         check(name.isidentifier(), f"{strategy}: '{name}' can't be the name of an axis")
         check(given.count(name) == 1, f"{strategy}: two axes are called '{name}'")
     taken = set(given)
     named = []
     for part in strategy.parts:
-        base = name = part.axis_name
-        number = 1
-        while name in taken and not part.axis:
-            number += 1
-            name = f"{base}{number}"
-        taken.add(name)
-        named.append((name, part))
+        axes = part.axis_name.split("+")
+        wanted = part.usual_axis.split("+")
+        message = f"{strategy}: axis='{part.axis}' must name as many axes as '{part.usual_axis}'"
+        check(len(axes) == len(wanted), message)
+        names = axes if part.axis else [_free_name(base, taken) for base in axes]
+        taken.update(names)
+        named.append(("+".join(names), part))
     return named
+
+
+def _free_name(base: str, taken: Container[str]) -> str:
+    """The name, with a number behind it if it is taken."""
+    numbered = (f"{base}{number}" for number in count(2))
+    return next(name for name in chain((base,), numbered) if name not in taken)
 
 
 def _join(strategy: Strategy, parts: Sequence[NamedPart]) -> MeshLayout:
@@ -351,6 +358,17 @@ def _only(strategy: Strategy, answers: Iterable[Any]) -> Any:
     given = [x for x in answers if x is not None]
     check(len(given) < 2, f"{strategy}: {' and '.join(map(str, given))} can't be combined")
     return given[0] if given else None
+
+
+def across(name: str, size: int, link: Link = LINKS[0]) -> Mesh:
+    """A mesh of one axis over devices."""
+    return Mesh((Axis(name, size, link=link),))
+
+
+def check_link(strategy: str, link: str) -> None:
+    """Raise G0402 unless it is a link between devices."""
+    known = ", ".join(f"'{x}'" for x in LINKS)
+    check(link in LINKS, f"{strategy}: link='{link}': it is one of {known}")
 
 
 def check(condition: bool, message: str) -> None:

@@ -17,7 +17,12 @@ if TYPE_CHECKING:
     from graphc.syntax.tree import StrategyExpr
 
 
-DEVICES = ("devices", "workers", "servers")  # arguments that may be a list instead of a number
+DEVICES = (
+    "devices",
+    "workers",
+    "servers",
+    "local",
+)  # arguments that may be a list instead of a number
 
 
 def make_strategy(name: str, args: tuple[Any, ...], options: Mapping[str, Any]) -> Strategy:

@@ -27,6 +27,8 @@ STRATEGIES = [
     "mirrored(2) * accumulate(2)",
     'tensor_split(2, {"w1": 1, "w2": 0})',
     'mirrored(2) * tensor_split(2, {"w1": 1})',
+    "multi_worker_mirrored(2, 2)",
+    'multi_worker_mirrored(2, 3, reduce="tree") * accumulate(2)',
 ]
 
 

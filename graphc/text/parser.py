@@ -19,6 +19,7 @@ from graphc.ir.graph import NO_MESH, Because, Graph, Node, Objective, Variable
 from graphc.ir.op import Op, op_named, record_named
 from graphc.ir.orders import NO_ORDERS, Orders, parse_orders
 from graphc.ir.placement import (
+    LINKS,
     Axis,
     Home,
     Leaves,
@@ -128,9 +129,14 @@ class _ToGraph(Transformer[Token, Graph]):
         return Tiles(_positive(count), axes)
 
     def axis(self, name: str, size: Token, over: Token | None) -> Axis:
-        if over is not None and over not in ("time", "space"):
-            raise fail(over, "G0905", "an axis runs over time or space", mean(over, "time space"))
-        return Axis(name, _positive(size), "time" if over == "time" else "space")
+        if over is None or over in ("time", "space"):
+            return Axis(name, _positive(size), "time" if over == "time" else "space")
+        link = next((x for x in LINKS if x == over), None)
+        if link is None:
+            words = ("time", "space", *LINKS)
+            message = "an axis runs over time, or over space: memory, host or network"
+            raise fail(over, "G0905", message, mean(over, " ".join(words)))
+        return Axis(name, _positive(size), link=link)
 
     # -- statements -----------------------------------------------------------------------------
 

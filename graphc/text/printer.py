@@ -153,12 +153,9 @@ def value_name(name: str) -> str:
 
 
 def mesh_text(mesh: Mesh) -> str:
-    """`mesh(data=4, turn=2 over time)`, `mesh(leaf=8 over time; 8 leaves over leaf)`"""
-    axes = (
-        f"{name_text(a.name)}={a.size}" + (" over time" if a.over == "time" else "")
-        for a in mesh.axes
-    )
-    text = ", ".join(axes)
+    """`mesh(host=2 over network, local=2, turn=2 over time)`,
+    `mesh(leaf=8 over time; 8 leaves over leaf)`"""
+    text = ", ".join(f"{name_text(a.name)}={a.size}{a.runs_over}" for a in mesh.axes)
     if mesh.leaves is not None:
         text += f"; {mesh.leaves.slots} leaves over {', '.join(map(name_text, mesh.leaves.axes))}"
     if mesh.tiles is not None:

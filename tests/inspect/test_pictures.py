@@ -157,6 +157,7 @@ def test_mermaid_marks_what_a_pass_inserted(step: Graph) -> None:
 def test_json_holds_the_whole_graph(step: Graph) -> None:
     read = json.loads(to_json(step))
     assert (read["graphc-ir"], read["name"]) == (1, "stack")
+    assert read["mesh"][0] == {"name": "data", "size": 4, "over": "space", "link": "memory"}
     assert read["mesh"][1] == {"name": "turn", "size": 2, "over": "time"}
     assert [n["name"] for n in read["nodes"]] == list(step.nodes)
     assert [n["operands"] for n in read["nodes"]] == [list(n.operands) for n in step]

@@ -15,6 +15,7 @@ SPACES = (
     "one_device", "mirrored", "tree", "chain", "tensor_auto", "tensor_map",
     "data_x_model", "model_x_data", "central", "servers", "servers_x_model", "model_x_central",
     "leaves", "leaves_x_model",
+    "hosts", "hosts_tree", "hosts_x_leaves", "far_x_zero",
     "zero1", "zero2", "zero3", "zero_x_model", "model_x_zero", "zero_x_data", "data_x_zero",
 )  # fmt: skip
 PAIRS = {1: (1, 1), 2: (1, 2), 3: (3, 1), 4: (2, 2)}  # of data and model, by devices
@@ -82,6 +83,11 @@ class Config:
             "leaves": f"mirrored({n}) * reproducible({self._slots(n)})",
             "leaves_x_model": f"tensor_split({model}) * mirrored({data}) * "
             f"reproducible({self._slots(data)}, tiles=2)",
+            "hosts": f"multi_worker_mirrored({data}, {model})",
+            "hosts_tree": f'multi_worker_mirrored({data}, {model}, reduce="tree")',
+            "hosts_x_leaves": f"multi_worker_mirrored({data}, {model}) * "
+            f"reproducible({self._slots(n)})",
+            "far_x_zero": f'mirrored({data}, link="network") * zero({model}, stage=2, link="host")',
             "zero1": f"zero({n})",
             "zero2": f"zero({n}, stage=2)",
             "zero3": f"zero({n}, stage=3)",

@@ -55,6 +55,7 @@ class Case:
         if self.slots >= 4:
             found.append(f"accumulate(2) * mirrored(2) * {grid}")
             found.append(f"mirrored(2) * mirrored(2) * {grid}")
+            found.append(f"multi_worker_mirrored(2, 2) * {grid}")
         found += [f"{s} * {grid}" for s in self._kept() if self.slots >= 3]
         if self.slots >= 6:
             found.append(f"mirrored(2) * zero(3) * {grid}")

@@ -68,6 +68,7 @@ PERIODIC = (
     "mirrored(2) * local_sgd(2, every=3)", "diloco(3, every=4) * accumulate(2)",
 )  # fmt: skip
 EXACT = ("reproducible(4)", "mirrored(3) * reproducible(4)", "zero(2, stage=2) * reproducible(4)",
+         "multi_worker_mirrored(2, 2) * reproducible(8)",
          "mirrored(2) * accumulate(2) * reproducible(8)")  # fmt: skip
 STRATEGIES = STEADY + PERIODIC + EXACT
 

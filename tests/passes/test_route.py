@@ -93,6 +93,15 @@ def test_no_conversion_is_needed_where_a_value_lies_as_it_is_wanted() -> None:
     assert route(TensorType((4,), F32), Placement(), Mesh((DATA,))) == (0.0, ())
 
 
+def test_what_is_sent_over_a_slow_link_is_made_smaller_first() -> None:
+    far = Axis("far", 2, link="network")
+    both: dict[str, State] = {"far": Partial(), "data": Partial()}
+    for mesh in (Mesh((far, DATA)), Mesh((DATA, far))):
+        assert steps(mesh, both, {}) == ["all_reduce:data", "all_reduce:far"]
+        cut = steps(mesh, both, {"data": Split(0)})
+        assert cut == ["reduce_scatter:data", "all_reduce:far"]
+
+
 def over_leaves(*space: Axis, **want: State) -> list[str] | None:
     """The way of a sum over leaves."""
     leaf = Axis("leaf", 3, "time")

@@ -67,6 +67,11 @@ def test_a_plan_is_read_as_it_was_written(plan: Plan, tmp_path: Path) -> None:
     assert plans.load(tmp_path / "a.plan").text() == plan.text()
 
 
+def test_a_plan_from_before_links_is_read_as_one_process(plan: Plan) -> None:
+    assert '"link"' not in plan.text()
+    assert {a.link for a in plan.mesh.axes} == {"memory"}
+
+
 def test_constants_of_any_size_and_value_come_along(plan: Plan) -> None:
     outputs, _ = run_once(plans.parse(plan.text()).programs["init"], REFERENCE)
     assert np.array_equal(outputs["w"], np.arange(12.0).reshape(3, 4))
@@ -146,6 +151,10 @@ def kernel(body: dict[str, Any]) -> dict[str, Any]:
     return next(x for x in loop(body)["body"] if x["is"] == "Kernel")
 
 
+def axis(body: dict[str, Any], number: int) -> dict[str, Any]:
+    return program(body)["mesh"]["axes"][number]
+
+
 def loop(body: Any) -> Any:
     return next(x for x in program(body)["body"] if x["is"] == "Loop")
 
@@ -167,6 +176,8 @@ def loop(body: Any) -> Any:
         (lambda b: kernel(b).update(result=True), "Kernel.result: True is no int"),
         (lambda b: kernel(b).update({"is": "Popen"}), "none of the classes that may stand here"),
         (lambda b: loop(b).update(turns=7), "a loop has 7 microbatches"),
+        (lambda b: axis(b, 0).update(link="air"), "Axis.link: 'air' is none of"),
+        (lambda b: axis(b, -1).update(link="host"), "an axis over time with a link"),
         (lambda b: program(b)["inputs"].clear(), "a feed of 'x', which is not an input"),
     ],
 )

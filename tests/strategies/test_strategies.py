@@ -24,7 +24,9 @@ TEXTS = [
     "mirrored(2) * tensor_split(2) * accumulate(3)", "central_storage(2)",
     "zero(4, stage=3)", 'zero(4, stage=2, scatter="update")',
     "parameter_server(4, servers=2, staleness=none)", "local_sgd(2, every=4)", "diloco(2, every=4)",
-    "mirrored(4) * reproducible(32, tiles=4)",
+    "mirrored(4) * reproducible(32, tiles=4)", "multi_worker_mirrored(2, local=3)",
+    'multi_worker_mirrored(2, local=3, reduce="tree", axis="rack+node", link="host")',
+    'mirrored(2, link="network") * zero(2, stage=3, link="host") * accumulate(2)',
 ]  # fmt: skip
 
 
@@ -71,6 +73,26 @@ def test_axes_may_be_called_as_the_user_likes() -> None:
     assert [a.name for a in layout_of(taken).mesh.axes] == ["data", "data2"]
 
 
+def test_a_strategy_over_hosts_has_two_axes_with_links_of_their_own() -> None:
+    layout = layout_of(parse_strategy("multi_worker_mirrored(2, 3) * accumulate(2)"))
+    assert str(layout.mesh) == "mesh(host=2 over network, local=3, turn=2 over time)"
+    assert layout.batch == ("host", "local", "turn") and layout.mesh.devices == 6
+    processes = layout_of(parse_strategy('multi_worker_mirrored(2, 3, link="host")'))
+    assert str(processes.mesh) == "mesh(host=2 over network, local=3 over host)"
+
+
+def test_two_axes_of_a_strategy_get_free_names_each() -> None:
+    mesh = layout_of(parse_strategy('mirrored(2, axis="local") * multi_worker_mirrored(2, 3)')).mesh
+    assert [a.name for a in mesh.axes] == ["local", "host", "local2"]
+
+
+def test_any_axis_over_devices_may_have_a_link() -> None:
+    axes = 'mirrored(2, axis="host", link="network") * tensor_split(2, link="host")'
+    assert (
+        str(layout_of(parse_strategy(axes)).mesh) == "mesh(host=2 over network, model=2 over host)"
+    )
+
+
 @pytest.mark.parametrize(
     "text, message",
     [
@@ -79,6 +101,13 @@ def test_axes_may_be_called_as_the_user_likes() -> None:
         ("mirrored([0, 0])", "device 0 is listed twice"),
         ("mirrored([0, -1])", "-1 is not a device"),
         ("mirrored([])", "at least one device"),
+        ('mirrored(2, axis="a+b")', "axis='a\\+b' must name as many axes as 'data'"),
+        ('multi_worker_mirrored(2, 2, axis="a")', "as many axes as 'host\\+local'"),
+        ('multi_worker_mirrored(2, 2, axis="a+a")', "two axes are called 'a'"),
+        ("multi_worker_mirrored(0, 2)", "there is at least one host"),
+        ("multi_worker_mirrored(2, 0)", "a host has at least one device"),
+        ('multi_worker_mirrored(2, 2, link="air")', "link='air': it is one of 'memory', 'host'"),
+        ('zero(2, link="")', "link='': it is one of 'memory', 'host', 'network'"),
         ("accumulate([0, 1])", r"turns can't be \[0, 1\]"),
         ("local_sgd(2, every=[1, 2])", r"every can't be \[1, 2\]"),
         (
@@ -105,10 +134,11 @@ def test_the_first_rule_that_matches_a_variable_wins() -> None:
     "text, code, message",
     [
         ("MirroredStrategy(2)", "G0401", r"did you mean `mirrored\(n\)`"),
+        ("MultiWorkerMirroredStrategy()", "G0401", r"`multi_worker_mirrored\(hosts, local\)`"),
         ("mirored(2)", "G0401", "did you mean 'mirrored'"),
         ("EXPERIMENTAL_TREE", "G0401", 'reduce="tree"'),
         ("mirrored(0)", "G0402", "at least one device"),
-        ("mirrored(2, 3, 4, 5)", "G0402", "does not take these arguments"),
+        ("mirrored(2, 3, 4, 5, 6)", "G0402", "does not take these arguments"),
         ('mirrored("a")', "G0402", "devices can't be 'a'"),
         ('tensor_split(2, {"w": "x"})', "G0402", "name globs to dims"),
     ],

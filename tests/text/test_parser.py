@@ -26,6 +26,19 @@ def test_spaces_comments_and_bare_words_are_free() -> None:
     )
 
 
+def test_an_axis_says_what_its_devices_reach_each_other_through() -> None:
+    text = (
+        "graphc-ir 1\n\ngraph g mesh(a=2 over network, b=3 over host, c=4, t=2 over time) {\n\n}\n"
+    )
+    mesh = parse_ir(text).mesh
+    assert [a.link for a in mesh.axes] == ["network", "host", "memory", "memory"]
+    assert (
+        mesh.link("abc") == "network" and mesh.link("bc") == "host" and mesh.link("t") == "memory"
+    )
+    assert parse_ir(print_ir(parse_ir(text))).mesh == mesh
+    assert parse_ir(text.replace("c=4", "c=4 over memory")).mesh == mesh
+
+
 HEAD = "graphc-ir 1\ngraph g {\n"
 
 BAD = [
@@ -64,7 +77,7 @@ BAD = [
     (HEAD + '  param "a\\q" : f32[] }', "G0905", "bad string", "3:9"),
     (HEAD + "  param a : f32[] fill none }", "G0905", "'a': fill takes a number", "3:3"),
     (HEAD + "  %a : f32[1.0] = neg %a }", "G0905", "an integer is needed", "3:12"),
-    ("graphc-ir 1 graph g mesh(a=2 over sea) {}", "G0905", "runs over time or space", "1:35"),
+    ("graphc-ir 1 graph g mesh(a=2 over sea) {}", "G0905", "over time, or over space: memory, host", "1:35"),
     (HEAD + f"  %a : f32[{'9' * 5000}] = neg %a }}", "G0905", "is too long", "3:12"),
     (HEAD + f"  %a : f32[] = const {{value={'(' * 200}", "G0906", "nest deeper than 100", "3:127"),
     (HEAD + "{" * 100_000, "G0906", "nest deeper than 100", "3:100"),

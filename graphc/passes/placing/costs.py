@@ -1,8 +1,8 @@
 """The cost of conversions along a space axis, given the placement along the other axes.
 
-The cost is the number of bytes that a device sends (ring algorithms) plus a latency; it counts once
-per microbatch if both the value and its user are in the loop. A value that leaves the loop is first
-completed over time, and then converted once.
+The cost is the number of bytes that a device sends (ring algorithms) plus a latency, times the
+price of the axis's link. It counts once per microbatch if both the value and its user are in the
+loop. A value that leaves the loop is first completed over time, and then converted once.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TypeAlias
 from graphc.ir.dims import Signature
 from graphc.ir.placement import Home, Placement, R, Split, State, place, serves
 from graphc.ops.conversion_table import conversion_over
+from graphc.passes.placing.links import PRICES
 from graphc.passes.placing.problem import AxisProblem
 from graphc.passes.placing.route import FORBIDDEN, LATENCY, LOCAL, assumed, route
 
@@ -105,7 +106,7 @@ class Costs:
             other_axis = self.mesh.axis(other)
             size /= assumed(other_axis) if isinstance(state, Split | Home) else 1
             turns *= assumed(other_axis) if other_axis.over == "time" else 1
-        return turns * (op.traffic(assumed(axis), size) + LATENCY)
+        return turns * PRICES[axis.link] * (op.traffic(assumed(axis), size) + LATENCY)
 
     def _inside(self, at: Placement, when: Placement) -> Placement:
         """The placement of a value along the other axes at the time of its conversion."""

@@ -3,7 +3,8 @@
 If several axes split one dim, the order matters: it is joined along the minor axis first and split
 along the major axis first; a minor axis that is in the way is gathered and split again. A
 conversion over space of a value that varies over time runs once per microbatch, so a sum is
-accumulated before it is reduced, and a value is split over time last.
+accumulated before it is reduced, and a value is split over time last. What can be done over a fast
+link first is done there first, so that less is sent over a slow one.
 
 A route between two placements exists exactly if there is one along every axis by itself. So
 placing, which decides axis by axis, can't choose placements without a route. If microbatches are
@@ -18,10 +19,22 @@ from itertools import count
 from math import prod
 
 from graphc.ir.orders import Order
-from graphc.ir.placement import Axis, Home, Mesh, Partial, Placement, R, Split, State, place
+from graphc.ir.placement import (
+    LINKS,
+    Axis,
+    Home,
+    Mesh,
+    Partial,
+    Placement,
+    R,
+    Split,
+    State,
+    place,
+)
 from graphc.ir.types import TensorType
 from graphc.ops.collective import Conversion
 from graphc.ops.conversion_table import conversion_over
+from graphc.passes.placing.links import price
 
 LATENCY = 256.0  # bytes that a collective costs on top of its traffic
 MANY = 8
@@ -93,7 +106,7 @@ def _steps(
     uncut = any(
         isinstance(at[a], Partial) and isinstance(want[a], Split) for a in scatter_per_microbatch
     )
-    for axis in reversed(mesh.axes):
+    for axis in sorted(mesh.axes, key=lambda a: (LINKS.index(a.link), -mesh.axes.index(a))):
         source = at[axis.name]
         if mesh.deals(axis.name) and isinstance(source, Partial):
             continue  # a sum over leaves is one step
@@ -146,5 +159,7 @@ def _cost(t: TensorType, at: Placement, want: Placement, step: Conversion, mesh:
     parts = prod(assumed(a) for a in others if isinstance(at[a.name], Split | Home))
     turns = prod(assumed(a) for a in others if a.over == "time" and at[a.name] != R)
     devices = prod(assumed(mesh.axis(a)) for a in step.axes if mesh.axis(a).over == "space")
+    if not step.communicates:
+        return turns * LOCAL
     traffic = step.traffic(devices, t.bytes / parts)
-    return turns * (traffic + (LATENCY if step.communicates else LOCAL))
+    return turns * price(mesh, step.axes) * (traffic + LATENCY)

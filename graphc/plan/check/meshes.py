@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from graphc.ir.placement import Home, Mesh, Partial, Placement, R, Split
+from graphc.ir.placement import LINKS, Home, Mesh, Partial, Placement, R, Split
 from graphc.ir.types import TensorType
 from graphc.lowering.program.program import Program
 
@@ -20,6 +20,8 @@ def mesh_is_possible(program: Program) -> Iterator[str]:
         yield "the mesh has two axes with the same name"
     if any(not name or "+" in name for name in names):
         yield "the mesh has an axis without a name"
+    if any(a.link != LINKS[0] for a in mesh.time):
+        yield "the mesh has an axis over time with a link between devices"
     if any(a.size < 1 for a in mesh.axes):
         yield "the mesh has an axis of size 0"
     elif mesh.devices > MOST_DEVICES or mesh.turns > MOST_TURNS:

@@ -17,6 +17,10 @@ STRATEGIES = (
     "reproducible(3)", "mirrored(2) * reproducible(4)", "mirrored(3) * reproducible(5)",
     "tensor_split(2, {map}) * reproducible(3, tiles=2)", "zero(2, stage=2) * reproducible(4)",
     "mirrored(2) * accumulate(2) * reproducible(4)", "local_sgd(2, every=1)", "diloco(2, every=1)",
+    "multi_worker_mirrored(2, 2)", 'multi_worker_mirrored(2, 3, reduce="tree")',
+    "multi_worker_mirrored(3, 2) * accumulate(2)", "multi_worker_mirrored(2, 2) * reproducible(5)",
+    "multi_worker_mirrored(2, 2) * tensor_split(2, {map})",
+    'mirrored(2, link="network") * zero(2, stage=3)', 'zero(2, stage=2, link="network") * mirrored(2)',
 )  # fmt: skip
 
 
