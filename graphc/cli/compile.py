@@ -62,11 +62,17 @@ def compile_command(
     click.echo(
         f"wrote {target}: {plan.strategy} on {n} device{'s' * (n > 1)}, "
         f"{memory_in_words(taken, train.kept_bytes, used is not None)}, "
-        f"{plan.sent_bytes:,} sent by each in a step{mean}"
+        f"{plan.sent_bytes:,} sent by each in a step{mean}{_by_link(plan)}"
     )
     click.echo(_promised(plan))
     for text in plan.meta.get("untiled", ()):
         click.echo(f"left whole: {text}")
+
+
+def _by_link(plan: Plan) -> str:
+    """What is sent over each link, if devices reach each other in several ways."""
+    parts = [f"{n:,} over {link}" for link, n in plan.sent_by_link.items()]
+    return f" ({', '.join(parts)})" if len(parts) > 1 else ""
 
 
 def _promised(plan: Plan) -> str:

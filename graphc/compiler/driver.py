@@ -65,7 +65,7 @@ def compile_module(
     compiler chose.
 
     bucket:         small sums over devices are joined to all-reduces of up to this many bytes;
-                    0 keeps each by itself
+                    0 keeps each by itself, except over links slower than memory
     check_replicas: steps fail (G0536) if replicas disagree on a variable of which only the first
                     one's value is kept
 

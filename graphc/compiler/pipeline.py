@@ -16,8 +16,10 @@ from graphc.passes.differentiation.resolve import Resolve
 from graphc.passes.local_step import LocalStep
 from graphc.passes.partitioning.assemble import Assemble
 from graphc.passes.partitioning.bucket import Bucket
+from graphc.passes.partitioning.hierarchical import Hierarchical
 from graphc.passes.partitioning.loops import Loops
 from graphc.passes.partitioning.one_turn import OneTurn
+from graphc.passes.partitioning.overlap import Overlap
 from graphc.passes.partitioning.partition import Partition
 from graphc.passes.partitioning.regather import Regather
 from graphc.passes.partitioning.scatter_reduce import ScatterReduce
@@ -88,6 +90,8 @@ def partitioning(strategy: Strategy, short: bool = False, bucket: int = 0) -> li
         ScatterReduce(),  # after placing, which prices each conversion by itself
         *([Regather(layout.stored)] if layout.stored else []),  # after loops: for each of them
         Bucket(bucket),  # after regather and loops: only what runs in one loop is joined
+        Hierarchical(),  # after buckets: a large sum is worth one more collective
+        Overlap(),  # last: it only orders
     ]
 
 

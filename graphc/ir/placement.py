@@ -183,6 +183,22 @@ class Mesh:
         known = {a.link for a in self.space if a.name in axes}
         return max(known, key=LINKS.index, default=LINKS[0])
 
+    def shares(self, axes: Iterable[str]) -> dict[Link, float]:
+        """Over which links a device reaches the others along these axes: the share of each link.
+
+        It reaches a device over the slowest link of the axes along which their coordinates differ.
+        """
+        over = [a for a in self.space if a.name in axes]
+        others = prod(a.size for a in over) - 1
+        shares: dict[Link, float] = {}
+        known = 1
+        for link in LINKS:
+            size = prod(a.size for a in over if a.link == link)
+            if size > 1:
+                shares[link] = known * (size - 1) / others
+            known *= size
+        return shares
+
     def deals(self, axis: str) -> bool:
         """Whether the axis distributes leaves."""
         return self.leaves is not None and axis in self.leaves.axes

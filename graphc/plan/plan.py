@@ -128,6 +128,16 @@ class Plan:
         return round(self.training.sent_bytes + sum(pushed.values()) + meetings)
 
     @property
+    def sent_by_link(self) -> dict[str, int]:
+        """The same by link, of those that the mesh has; what is pushed to servers has none."""
+        every = self.meta.get("every") or 0
+        meetings = self.programs[SYNC].sent_by_link if every else {}
+        sent = self.training.sent_by_link
+        return {
+            link: round(n + meetings.get(link, 0.0) / max(every, 1)) for link, n in sent.items()
+        }
+
+    @property
     def pulled_bytes(self) -> int:
         """Bytes that the servers send to a worker before each step."""
         return sum(t.bytes for t in self.training.variable_types.values()) * bool(self.servers)

@@ -38,6 +38,9 @@ def _lines(program: Program) -> Iterator[str]:
         parts = f"arena {f.arena}, constants {f.constants}, variables {f.variables}"
         kept = f"; {program.kept_bytes} kept from loop to loop" if program.kept_bytes else ""
         yield f"  memory{of} {f.peak} bytes: {parts}{kept}"
+    sent = program.sent_by_link
+    if len(sent) > 1:
+        yield f"  sends {', '.join(f'{round(n)} bytes over {link}' for link, n in sent.items())}"
     for name, t in program.inputs.items():
         yield f"  input {name} : {t}"
     for name, b in program.variables.items():

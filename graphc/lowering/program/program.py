@@ -18,7 +18,7 @@ from itertools import chain, product
 from math import prod
 from typing import TypeAlias
 
-from graphc.ir.placement import Mesh, Placement
+from graphc.ir.placement import LINKS, Link, Mesh, Placement
 from graphc.ir.types import TensorType
 from graphc.lowering.program.instructions import (
     Buffer,
@@ -183,6 +183,17 @@ class Program:
         """
         starts = self._starts()
         return round(sum(_sent(x, self.buffers[x.operand], self.mesh) * n for x, n in starts))
+
+    @property
+    def sent_by_link(self) -> dict[Link, float]:
+        """The same by link, fast links first: of those that the devices of the mesh have."""
+        mesh, known = self.mesh, {a.link for a in self.mesh.space}
+        total = {link: 0.0 for link in LINKS if link in known}
+        for x, n in self._starts():
+            sent = _sent(x, self.buffers[x.operand], mesh) * n
+            for link, part in mesh.shares(x.op.axes).items():
+                total[link] += sent * part
+        return total
 
     def _starts(self) -> Iterator[tuple[Start, int]]:
         """Every collective, and how often a step runs it."""

@@ -2,8 +2,9 @@
 
 This saves the latency of all but one of them. Sums are concatenated into one flat tensor, reduced,
 and taken apart by views, so each is copied once. Values that are scattered or gathered along dim 0
-are placed side by side, with a row for each device. Every entry is added over the same devices in
-the same order as before.
+are placed side by side, with a row for each device. A sum over several axes, one after the other,
+is taken apart after the last of them. Every entry is added over the same devices in the same order
+as before.
 """
 
 from __future__ import annotations
@@ -12,34 +13,47 @@ import heapq
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from math import prod
+from typing import TypeAlias
 
 from graphc.analysis.microbatch_loops import assigned
 from graphc.ir.graph import Because, Graph, Node
 from graphc.ir.op import op_named
-from graphc.ir.placement import Partial, R, Split, State
+from graphc.ir.placement import LINKS, Partial, R, Split, State
 from graphc.ir.rewriter import Rewriter
 from graphc.ir.types import TensorType
 from graphc.ops.collective import Conversion
 from graphc.passes.base import Pass, register_pass
+
+# The size of a bucket over a link slower than memory. At 10 Gbit/s it takes 1 ms to send, and a
+# latency of 50 us is 5 % of that. Buckets that take longer leave more to be sent after the backward
+# pass has ended: Li et al., PyTorch Distributed, 2020, choose 25 MB, for links that are ten times
+# as fast, and 1 MB for the first bucket.
+SLOW = 1 << 20
+Chain: TypeAlias = tuple[Node, ...]  # conversions of one value, each of the one before
 
 
 @register_pass
 class Bucket(Pass):
     """Join collectives of one kind, dtype and axis, none of which needs the result of another.
 
-    bytes: the size of a bucket; 0: no buckets
+    bytes: the size of a bucket; 0: no buckets, except over links slower than memory
+    slow:  the size of a bucket over these links, if `bytes` is 0
 
     before:  %a.data = all_reduce %a ; %b.data = all_reduce %b
     after:   %c = concat %a, %b ; %c.data = all_reduce %c ; %a.data = slice %c.data ; ...
     """
 
     bytes: int = 1 << 20
+    slow: int = SLOW
     optional = True
 
     def run(self, graph: Graph) -> Graph:
         if graph.mesh.leaves is not None:  # forests are joined each by itself
             return graph
-        buckets = [b for b in _buckets(graph, self.bytes) if len(b.members) > 1]
+        fast = graph.mesh.link(a.name for a in graph.mesh.axes) == LINKS[0]
+        if not self.bytes and (fast or not self.slow):
+            return graph
+        buckets = [b for b in _buckets(graph, self) if len(b.members) > 1]
         return _Joined(graph, buckets).run() if buckets else graph
 
 
@@ -48,37 +62,60 @@ class _Bucket:
     """Sums that become one exchange. after: the numbers of the buckets that it must follow."""
 
     key: object
-    members: list[Node] = field(default_factory=list)
+    members: list[Chain] = field(default_factory=list)
     bytes: int = 0
     after: set[int] = field(default_factory=set)
 
 
-def _buckets(graph: Graph, limit: int) -> list[_Bucket]:
+def _buckets(graph: Graph, sizes: Bucket) -> list[_Bucket]:
     """Put every sum into the last open bucket of its kind, if it fits and need not come later."""
     turns = assigned(graph)
     buckets: list[_Bucket] = []
     opened: dict[object, int] = {}
     follows: dict[str, frozenset[int]] = {}
+    later = set[str]()  # conversions that continue a chain
     for node in graph:
         known = {follows[x] for x in node.operands}
         follows[node.name] = depends_on = frozenset().union(*known)
-        if not _can_be_joined(graph, node, limit):
+        if node.name in later or not _can_be_joined(graph, node):
+            continue
+        chain = _chain(graph, node)
+        later.update(n.name for n in chain[1:])
+        limit, size = _limit(graph, chain, sizes), node.tensor.bytes
+        if not 0 < 2 * size <= limit:
             continue
         loop = (node.name in turns.inside, turns.loop[node.name])  # in a loop, or before it
         before = graph[node.operands[0]].tensor.placement
-        key = (repr(node.op), node.tensor.dtype, before, node.tensor.placement, loop)
+        steps = tuple((repr(n.op), n.tensor.placement) for n in chain)
+        key = (steps, node.tensor.dtype, before, loop)
         number = opened.get(key, -1)
-        size = node.tensor.bytes
         full = number < 0 or buckets[number].bytes + size > limit
         if full or number in _closure(buckets, depends_on):
             number = opened[key] = len(buckets)
             buckets.append(_Bucket(key))
         bucket = buckets[number]
-        bucket.members.append(node)
+        bucket.members.append(chain)
         bucket.bytes += size
         bucket.after |= depends_on
         follows[node.name] = depends_on | {number}
     return buckets
+
+
+def _chain(graph: Graph, node: Node) -> Chain:
+    """A sum over one axis, and those over other axes that only continue it."""
+    chain, ends = [node], {*graph.outputs.values(), *graph.updates.values()}
+    while _rows(graph, chain[-1]) == 1 and chain[-1].name not in ends:
+        users = [graph[x] for x in dict.fromkeys(graph.users[chain[-1].name])]
+        if len(users) != 1 or not _can_be_joined(graph, users[0]) or _rows(graph, users[0]) != 1:
+            break
+        chain.append(users[0])
+    return tuple(chain)
+
+
+def _limit(graph: Graph, chain: Chain, sizes: Bucket) -> int:
+    """The size of a bucket for a chain of conversions; 0: it is left alone."""
+    axes = {a for n in chain if isinstance(n.op, Conversion) for a in n.op.axes}
+    return sizes.bytes or (sizes.slow if graph.mesh.link(axes) != LINKS[0] else 0)
 
 
 def _closure(buckets: list[_Bucket], numbers: Iterable[int]) -> set[int]:
@@ -93,13 +130,12 @@ def _closure(buckets: list[_Bucket], numbers: Iterable[int]) -> set[int]:
     return closure
 
 
-def _can_be_joined(graph: Graph, node: Node, limit: int) -> bool:
+def _can_be_joined(graph: Graph, node: Node) -> bool:
     op, t = node.op, node.tensor
     if not isinstance(op, Conversion) or not op.communicates or op.per_use or t.extents:
         return False
     rows = _rows(graph, node)
-    small = graph.mesh.leaves is None and 0 < 2 * t.bytes <= limit
-    if not rows or not small:
+    if not rows or graph.mesh.leaves is not None:
         return False
     cut = {a for x in (node, graph[node.operands[0]]) for a, s in x.tensor.placement if _cuts(s)}
     return cut <= ({op.axis} if rows > 1 else set()) and prod(t.shape[:1]) % rows == 0
@@ -132,11 +168,11 @@ class _Joined:
         self._new = self.work.unique
 
     def run(self) -> Graph:
-        joined = {n.name for b in self.buckets for n in b.members}
+        joined = {n.name for b in self.buckets for chain in b.members for n in chain}
         order = {name: i for i, name in enumerate(self.graph.nodes)}
         numbered = [(order[n.name], n) for n in self.graph if n.name not in joined]
         for bucket in self.buckets:
-            last = order[bucket.members[-1].name]
+            last = order[bucket.members[-1][0].name]
             numbered += [(last, node) for node in self._exchange(bucket)]
         for node in _sorted(numbered):
             self.work.put(node)
@@ -144,7 +180,7 @@ class _Joined:
 
     def _exchange(self, bucket: _Bucket) -> Iterator[Node]:
         """The nodes that compute the sums of a bucket; each result keeps its name."""
-        members, first = bucket.members, bucket.members[0]
+        members, (first, *then) = [c[0] for c in bucket.members], bucket.members[0]
         names = ", ".join(f"%{n.operands[0]}" for n in members)
         assert isinstance(first.op, Conversion)
         what = "sums" if isinstance(first.op.states[0], Partial) else "gathers"
@@ -168,7 +204,13 @@ class _Joined:
             type=whole.placed(first.tensor.placement), because=why,
         )  # fmt: skip
         yield from (*flat, replace(packed, because=why), total)
-        yield from self._parts(members, total, why)
+        for step in then:
+            total = replace(
+                total, name=self._new("bucket.sum"), op=step.op, operands=(total.name,),
+                type=whole.placed(step.tensor.placement),
+            )  # fmt: skip
+            yield total
+        yield from self._parts([c[-1] for c in bucket.members], total, why)
 
     def _parts(self, members: list[Node], total: Node, why: Because) -> Iterator[Node]:
         """The results, as views of the one sum."""

@@ -1,0 +1,52 @@
+"""The pass `overlap`: what is sent over a slow link is under way while the rest is computed.
+
+A collective begins where its node stands, and is waited for at the first use of its result. So the
+uses of sums over slow links are moved behind all other nodes. The sums of the last layers are then
+exchanged while the gradients of the first layers are computed (Li et al., PyTorch Distributed,
+2020). A use that another such sum depends on, such as that of a batch norm's mean, stays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from graphc.ir.graph import Graph, Node
+from graphc.ir.placement import LINKS, Partial
+from graphc.ops.collective import Conversion
+from graphc.passes.base import Pass, register_pass
+
+
+@register_pass
+class Overlap(Pass):
+    """Move the uses of sums over links slower than memory behind everything else.
+
+    Their order stays, and so does that of all other nodes: gradients wait in memory, nothing else.
+
+    before:  %a = all_reduce %g ; %u = sub %w, %a ; %h = einsum %x, %y ; %b = all_reduce %h ; ...
+    after:   %a = all_reduce %g ; %h = einsum %x, %y ; %b = all_reduce %h ; %u = sub %w, %a ; ...
+    """
+
+    optional = True
+
+    def run(self, graph: Graph) -> Graph:
+        sums = {node.name for node in graph if _is_slow_sum(graph, node)}
+        if not sums:
+            return graph
+        after = set[str]()  # what a sum is needed for
+        for node in graph:
+            if any(x in sums or x in after for x in node.operands):
+                after.add(node.name)
+        before = set[str]()  # what a sum needs
+        for node in reversed(list(graph)):
+            if node.name in sums or node.name in before:
+                before.update(node.operands)
+        late = after - before - sums
+        nodes = [n for n in graph if n.name not in late] + [n for n in graph if n.name in late]
+        return replace(graph, nodes={n.name: n for n in nodes})
+
+
+def _is_slow_sum(graph: Graph, node: Node) -> bool:
+    op = node.op
+    if not isinstance(op, Conversion) or not op.communicates:
+        return False
+    return isinstance(op.states[0], Partial) and graph.mesh.link(op.axes) != LINKS[0]
