@@ -11,6 +11,7 @@ import pytest
 
 import graphc
 from graphc.api import traced_module
+from graphc.compiler.driver import compile_module
 from graphc.compiler.pipeline import differentiation, run_passes
 from graphc.frontend.language.load import load_module
 from graphc.ir.graph import Graph, Node
@@ -117,3 +118,18 @@ def test_no_candidate_is_estimated_twice() -> None:
     choose_cuts(graph("digits_cnn"), layout_of(parse_strategy("tensor_split(4)")), watched)
     seen = [layout for layout, _ in watched.asked]
     assert len(seen) == len(set(seen)) <= 12
+
+
+def sent(strategy: str) -> dict[str, float]:
+    module = load_module(EXAMPLES / "autoencoder.gc")
+    return compile_module(module, parse_strategy(strategy)).programs["train"].sent_by_link
+
+
+def test_less_is_sent_along_the_slower_axis() -> None:
+    near = sent('mirrored(4, link="host") * tensor_split(4)')
+    far = sent('mirrored(4) * tensor_split(4, link="host")')
+    assert far["host"] < near["memory"]  # along the axis of the model
+
+
+def test_a_slow_axis_by_itself_sends_no_more_than_a_fast_one() -> None:
+    assert sent('tensor_split(4, link="network")')["network"] <= sent("tensor_split(4)")["memory"]

@@ -18,10 +18,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TypeVar
 
 from graphc.ir.dims import Signature
-from graphc.ir.placement import Home, Partial, Placement, R, Split, State
+from graphc.ir.placement import LINKS, Home, Partial, Placement, R, Split, State
 from graphc.ops.unary import Gradient
 from graphc.passes.placing.branch_and_bound import branch_and_bound
 from graphc.passes.placing.costs import Ask, Costs
@@ -250,7 +251,20 @@ class Search:
             self.start(late, home)
             self.descend()
             ends.append((self.total(), dict(self.choice)))
+        if self.problem.counts_work and self.problem.axis.link != LINKS[0]:
+            self._start_as_in_memory()
+            self.descend()
+            ends.append((self.total(), dict(self.choice)))
         self.choice = min(ends, key=lambda end: end[0])[1]
+        self.recount()
+
+    def _start_as_in_memory(self) -> None:
+        """Take what is chosen where bytes are cheap: work leads the descent out of dead ends that
+        dear bytes lead into."""
+        axis = replace(self.problem.axis, link=LINKS[0])
+        near = Search(replace(self.problem, axis=axis))
+        near.descend_from_starts()
+        self.choice = near.choice
         self.recount()
 
     def start(self, late: bool, home: bool) -> None:
