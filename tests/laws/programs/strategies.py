@@ -21,6 +21,7 @@ STRATEGIES = (
     "multi_worker_mirrored(3, 2) * accumulate(2)", "multi_worker_mirrored(2, 2) * reproducible(5)",
     "multi_worker_mirrored(2, 2) * tensor_split(2, {map})",
     'mirrored(2, link="network") * zero(2, stage=3)', 'zero(2, stage=2, link="network") * mirrored(2)',
+    'central_storage(2, link="network") * mirrored(2)', 'mirrored(2) * zero(3, stage=3, link="host")',
 )  # fmt: skip
 
 
