@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from graphc.cli.checkpoint_options import checkpoint_options
 from graphc.cli.job import CommandJob, in_job, transport_option
 from graphc.cli.launch import Launchable, launch_options
 
@@ -77,8 +78,10 @@ check_option = click.option(
     help="Write a checkpoint (.safetensors) at the end of the training.",
 )  # fmt: skip
 @click.option(
-    "--resume", type=click.Path(path_type=Path), help="Resume from a checkpoint that --save wrote."
-)
+    "--resume", type=click.Path(path_type=Path),
+    help="Resume from a file that --save wrote, or from the newest good checkpoint in a folder.",
+)  # fmt: skip
+@checkpoint_options
 @click.option(
     "--load", type=click.Path(path_type=Path),
     help="Start a new training from those variables of a .safetensors file that match by name and "
@@ -106,12 +109,14 @@ def run_command(
     bucket: int, seed: int | None, check_replicas: bool, max_bytes: str | None, backend: str,
     epochs: int | None, steps: int | None,
     save: Path | None, resume: Path | None, load: Path | None,
+    checkpoint: Path | None, every: int | None, keep: int | None,
     record: Path | None, replay: Path | None,
     debug_nans: bool, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Train FILE (.gc or .plan), and evaluate it on its test data.
 
-    Ctrl-C or SIGTERM ends the training after the running step; --save still writes the checkpoint.
+    Ctrl-C or SIGTERM ends the training after the running step; --save and --checkpoint still write
+    where it ended.
     --resume continues at the same example, on any number of devices. On the same devices, the
     result is bit-identical to that of an uninterrupted training. --epochs and --steps count the
     whole training, resumed part included. The seed is that of the checkpoint unless --seed is
@@ -120,8 +125,8 @@ def run_command(
     The result of an asynchronous strategy, such as 'parameter_server(4, 2, staleness=3)', depends
     on timing. --record saves which push was applied when; --replay repeats it bit for bit.
     """
+    from graphc.cli.checkpoint_options import checkpointed, checkpoints, resumed_training
     from graphc.cli.file_arguments import check_outputs, saved
-    from graphc.runtime.checkpoints.saving import read
     from graphc.runtime.trainer import Trainer
 
     if epochs and steps:
@@ -129,9 +134,11 @@ def run_command(
     if resume and load:
         raise click.UsageError("give --resume or --load, not both")
     limit = bytes_of(max_bytes, "--max-bytes")
+    where = checkpoints(checkpoint, every, keep)
     if running.speaks:
         check_outputs(save, record)
-    resumed = read(resume) if resume is not None else None
+    with shown_warnings():
+        resumed = resumed_training(resume, checkpoint)
     if seed is None and resumed is not None and file.suffix != ".plan":
         seed = resumed.seed
     options = strategy, peak, order, bucket, check_replicas, sparse, seed, backend
@@ -146,14 +153,17 @@ def run_command(
             if load is not None:
                 trainer.start_from(load)
         start = time.perf_counter()
-        with saved(trainer, save):
-            recordings: dict[str, Any] = {"record": record, "replay": replay}
+        with shown_warnings(), checkpointed(trainer, where) as saver:
+            files: dict[str, Any] = {"record": record, "replay": replay, "checkpoint": saver}
             silent = quiet or as_json or not running.speaks
-            last = _train(trainer, train, epochs, steps, silent, recordings)
-        seconds = time.perf_counter() - start
-        metrics = trainer.evaluate(test[0].batches(test[1]["batch"])) if test else {}
-        report = _report(trainer, last, metrics, seconds)
-    running.echo(in_json(report) if as_json else _in_words(report))
+            with saved(trainer, save):
+                last = _train(trainer, train, epochs, steps, silent, files)
+            if saver is not None:
+                saver.last()
+            seconds = time.perf_counter() - start
+            metrics = trainer.evaluate(test[0].batches(test[1]["batch"])) if test else {}
+            report = _report(trainer, last, metrics, seconds)
+            running.echo(in_json(report) if as_json else _in_words(report))
 
 
 def _report(
@@ -300,7 +310,7 @@ def load_data(plan: Plan, name: str) -> tuple[Dataset, dict[str, Any]] | None:
 
 def _train(
     trainer: Trainer, test_data: tuple[Dataset, dict[str, Any]] | None, epochs: int | None,
-    steps: int | None, quiet: bool, recordings: dict[str, Any],
+    steps: int | None, quiet: bool, files: dict[str, Any],
 ) -> dict[str, Any]:  # fmt: skip
     from graphc.runtime.data.plan_data import replicas
     from graphc.runtime.data.sharding import Sharding
@@ -320,7 +330,7 @@ def _train(
     with shown_warnings(), _progress(left, quiet) as on_step:
         return trainer.fit(
             data, spec["batch"], steps=left, shuffle_seed=spec["shuffle_seed"],
-            shard=spec["shard"], on_step=on_step, **recordings,
+            shard=spec["shard"], on_step=on_step, **files,
         )  # fmt: skip
 
 

@@ -1,0 +1,173 @@
+"""`graphc run --checkpoint`: what it writes, from where it resumes, and kills at any moment."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Call = Callable[..., Any]
+FAST = ("--json", "--backend", "reference")
+EVERY = ("--checkpoint", "saved", "--checkpoint-every", "2")
+
+
+def report(result: Any) -> dict[str, Any]:
+    assert result.status == 0, result.err
+    found: dict[str, Any] = json.loads(result.out.splitlines()[-1])
+    return found
+
+
+def names() -> list[str]:
+    return sorted(os.listdir("saved"))
+
+
+def test_a_run_resumes_from_any_of_its_checkpoints(folder: Path, call: Call) -> None:
+    whole = report(call("run", "line.gc", *FAST))["params_sha256"]
+    found = report(call("run", "line.gc", *FAST, *EVERY))
+    assert (found["params_sha256"], found["steps"]) == (whole, 9)
+    assert names() == [f"step-{n:08}" for n in (2, 4, 6, 8, 9)]
+    for name in names():
+        again = call("run", "line.gc", *FAST, "--resume", f"saved/{name}")
+        assert (report(again)["params_sha256"], again.err) == (whole, "")
+    assert report(call("run", "line.gc", *FAST, "--resume", "saved"))["params_sha256"] == whole
+
+
+def test_one_command_begins_a_training_and_resumes_it(folder: Path, call: Call) -> None:
+    whole = report(call("run", "line.gc", *FAST))["params_sha256"]
+    command = ("run", "line.gc", *FAST, *EVERY, "--keep", "2", "--resume", "saved")
+    assert report(call(*command, "--steps", "5"))["steps"] == 5
+    assert names() == ["step-00000004", "step-00000005"]
+    found = call(*command)
+    assert (report(found)["params_sha256"], found.err) == (whole, "")
+    assert names() == ["step-00000008", "step-00000009"]
+    other = call("run", "line.gc", *FAST, "--resume", "nothing")
+    assert (other.status, "nothing: No such file" in other.err) == (1, True)
+
+
+def test_options_that_say_nothing_without_a_folder_are_refused(folder: Path, call: Call) -> None:
+    for option in ("--checkpoint-every", "--keep"):
+        found = call("run", "line.gc", option, "2")
+        assert (found.status, "need --checkpoint DIR" in found.err) == (2, True)
+
+
+def test_a_checkpoint_that_is_passed_over_is_a_warning(folder: Path, call: Call) -> None:
+    report(call("run", "line.gc", *FAST, *EVERY))
+    (folder / "saved" / "step-00000009" / "tensors-0.safetensors").unlink()
+    found = call("run", "line.gc", *FAST, "--resume", "saved")
+    assert report(found)["steps"] == 9
+    assert "warning[G0541]: saved/step-00000009 is passed over" in found.err
+
+
+def test_a_disk_that_is_full_loses_neither_the_report_nor_save(
+    folder: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(handle: int, data: Any) -> int:
+        raise OSError(28, os.strerror(28))
+
+    monkeypatch.setattr(os, "write", full)
+    found = call("run", "line.gc", *FAST, *EVERY, "--save", "end.safetensors")
+    assert found.status == 1 and json.loads(found.out)["steps"] == 9
+    assert "warning[G0542]: no checkpoint of step" in found.err
+    assert "error[G0509]: can't write saved/step-00000009: No space left" in found.err
+    assert Path("end.safetensors").exists() and names() == []
+
+
+# -- signals and kills -----------------------------------------------------------------------------
+
+TOLD = """
+import sys
+from graphc.cli import main
+from graphc.runtime.trainer import Trainer
+
+step = Trainer.step
+def told(self, batch):
+    found = step(self, batch)
+    print(self.steps, flush=True)
+    return found
+Trainer.step = told
+sys.argv = ["graphc", *sys.argv[1:]]
+main()
+"""
+STEPS = 60
+RUN = ("run", "line.gc", *FAST, "--steps", str(STEPS), "--checkpoint", "saved",
+       "--checkpoint-every", "3", "--keep", "2", "--resume", "saved")  # fmt: skip
+
+
+@contextmanager
+def running(*more: str) -> Iterator[subprocess.Popen[str]]:
+    """A run in a process group of its own, which prints the number of each step."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", TOLD, *RUN, *more], start_new_session=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def killed(rng: random.Random, *more: str) -> int:
+    """Kill a run somewhere between its first step and its last; the step that it was seen at.
+
+    STEPS if it was over before: that is no kill.
+    """
+    with running(*more) as process:
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        assert first, process.stderr and process.stderr.read()
+        seen = int(first)
+        for _ in range(rng.randrange(max(min(STEPS - seen - 3, 12), 1))):
+            seen = int(process.stdout.readline())
+        time.sleep(rng.random() * 0.004)
+        process.send_signal(signal.SIGKILL)
+        return seen if process.wait(60) == -signal.SIGKILL else STEPS
+
+
+ANYWHERE = ("mirrored(2) * reproducible(4)", "mirrored(3) * reproducible(4)", "reproducible(4)")
+
+
+@pytest.mark.parametrize(
+    "kills",
+    [3, pytest.param(12, marks=pytest.mark.ci), pytest.param(1000, marks=pytest.mark.slow)],
+)
+@pytest.mark.timeout(7200)
+def test_kills_change_no_bit_of_the_end(folder: Path, call: Call, kills: int) -> None:
+    """Up to three kills of each training, which goes on on any number of devices."""
+    whole = report(call("run", "line.gc", *FAST, "--steps", str(STEPS), "--strategy", ANYWHERE[0]))
+    rng, count = random.Random(0), 0
+    while count < kills:
+        seen = 0
+        for _ in range(3):
+            if seen < STEPS - 12 and count < kills:
+                seen = killed(rng, "--strategy", rng.choice(ANYWHERE))
+                count += seen < STEPS
+        end = report(call(*RUN, "--strategy", rng.choice(ANYWHERE)))
+        assert (end["steps"], end["params_sha256"]) == (STEPS, whole["params_sha256"])
+        shutil.rmtree("saved")
+
+
+def test_sigterm_finishes_the_save_and_writes_where_the_run_ended(folder: Path, call: Call) -> None:
+    with running("--quiet") as process:
+        assert process.stdout is not None
+        for _ in range(4):
+            process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 143, err
+    last = names()[-1]
+    assert err == f"terminated after step {int(last[5:])} - wrote saved/{last}\n"
+    assert [name for name in names() if name.startswith(".")] == []
+    whole = report(call("run", "line.gc", *FAST, "--steps", str(STEPS)))["params_sha256"]
+    assert report(call(*RUN))["params_sha256"] == whole
