@@ -107,7 +107,9 @@ def in_memory(values: Mapping[str, Value]) -> Iterator[dict[str, Array]]:
         yield plain
     for name, value in values.items():
         if isinstance(value, IN_FILES):
-            yield {name: value.read()}
+            some = {name: value.read()}
+            yield some
+            some.clear()  # before the next one is read
 
 
 def check_placements(program: Program) -> None:
