@@ -18,7 +18,6 @@ from graphc.runtime.asynchronous.numbered_stream import NumberedStream
 from graphc.runtime.backends import plugins
 from graphc.runtime.backends.backend import Backend, FastPath
 from graphc.runtime.checkpoints.fingerprint import kernel_fingerprint, values_sha256
-from graphc.runtime.checkpoints.folder import Portion
 from graphc.runtime.checkpoints.history import History, HistoryPart, gone_on, warn_of_change
 from graphc.runtime.checkpoints.saver import Checkpoints, Saver, saving
 from graphc.runtime.checkpoints.saving import (
@@ -38,7 +37,7 @@ from graphc.runtime.data.plan_data import replicas, warn_of_proportion
 from graphc.runtime.data.sharding import Sharding
 from graphc.runtime.data.totals import Totals, counted
 from graphc.runtime.machine.interrupts import Uninterrupted
-from graphc.runtime.machine.jobs import check_alike, join, of_first
+from graphc.runtime.machine.jobs import check_alike, check_same_checkpoint, join, of_first
 from graphc.runtime.machine.memory_limits import Limit, check_memory
 from graphc.runtime.results import Metrics, agreed, plains
 from graphc.runtime.synchronous.engine import Engine
@@ -335,21 +334,18 @@ class Trainer:
         if self.processes.index == 0:
             made.write(path)
 
-    def saved(self) -> Saved:
-        """The training as it is now, in memory of its own. Raises G0505."""
-        values = self.variables()
-        copies, before, local_steps = self._own(), {}, self._local_steps
+    def saved(self, apart: bool = False) -> Saved:
+        """The training as it is now, in memory of its own; if `apart`, without the variables, unless
+        replicas have met for the end of a run. Raises G0505."""
+        apart = apart and self._before_end is None
+        values = {} if apart else self.variables()
+        copies, before, local_steps = {} if apart else self._own(), {}, self._local_steps
         if self._before_end is not None:
             copies, every, local_steps = self._before_end
             before = {n: a for n, a in every.items() if a.tobytes() != values[n].tobytes()}
         outer = tuple(n for n, v in self.plan.variables.items() if v.kind == "outer")
-        seed = self.plan.meta.get("seed", 0)
-        at = self.steps, self.position, self.history, seed, self.order
+        at = self.steps, self.position, self.history, self.plan.meta.get("seed", 0), self.order
         return Saved(values, *at, copies, before, local_steps, outer)
-
-    def portion(self) -> Portion:
-        """What this process writes of a checkpoint in a folder."""
-        return Portion.whole(self.saved().checkpoint())
 
     def resume(self, path: str | Path) -> None:
         """Resume the training that `save` wrote, under any strategy.
@@ -365,8 +361,9 @@ class Trainer:
     def take_up(self, saved: Saved, path: str | Path) -> None:
         """Resume a training that was read from a file; see `resume`."""
         before, now, path = saved.history, self._part(saved.steps), saved.source or path
+        check_same_checkpoint(self.processes, path, saved.checksum)
         values, local_steps = taken_up(path, saved, self.plan, self._mesh)
-        self._load(values)
+        self.engine.load_variables(values)
         self._local_steps, self._before_end = local_steps, None
         self.engine.resume_at("train", saved.steps)
         self.position, self.order, self._begun = saved.position, saved.order, saved.order

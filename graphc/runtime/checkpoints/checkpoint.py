@@ -40,11 +40,13 @@ CHECKSUM = "sha256"
 class Checkpoint:
     """The content of a file: global values by name, and notes.
 
-    A tensor may be in the file only, and is read when its values are asked for.
+    A tensor may be in the file only, and is read when its values are asked for. checksum: of all of
+    it, where it was read from a file
     """
 
     tensors: Mapping[str, Value]
     notes: Mapping[str, str]
+    checksum: str = ""
 
     @property
     def values(self) -> dict[str, Value]:
@@ -91,7 +93,7 @@ def read_checkpoint(path: str | Path, *, foreign: bool = False) -> Checkpoint:
     if said and said != _checksum(tensors, notes):
         text = f"{path} was changed after it was written: its checksum does not match"
         raise GraphcError("G0509", text, help="use another copy of it, or an older checkpoint")
-    return Checkpoint(tensors, notes)
+    return Checkpoint(tensors, notes, said)
 
 
 def _checksum(tensors: Mapping[str, Value], notes: Mapping[str, str]) -> str:

@@ -24,7 +24,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from graphc.runtime.checkpoints.checkpoint import Checkpoint
+from graphc.runtime.checkpoints.checkpoint import COPIES, Checkpoint
 from graphc.runtime.checkpoints.manifest import (
     MANIFEST,
     MAX_BYTES,
@@ -39,6 +39,7 @@ from graphc.runtime.checkpoints.manifest import (
 from graphc.runtime.checkpoints.tensor_files import (
     BLOCK,
     DTYPES,
+    JoinedTensor,
     OpenFile,
     StoredTensor,
     TensorInParts,
@@ -75,17 +76,23 @@ class Portion:
     """What one process writes of a checkpoint.
 
     tensors: dtype and shape of all of them, also of those that other processes write
+    joins:   how the copies of a variable come to its value (`Manifest.joins`)
     """
 
     tensors: Mapping[str, TensorKind]
-    pieces: tuple[TensorBox, ...]
+    boxes: tuple[TensorBox, ...]
     notes: Mapping[str, str]
+    joins: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def whole(cls, made: Checkpoint) -> Portion:
         """All of a checkpoint."""
-        pieces = tuple(TensorBox(n, (0,) * len(a.shape), a) for n, a in made.tensors.items())
-        return cls({n: (a.dtype, a.shape) for n, a in made.tensors.items()}, pieces, made.notes)
+        boxes = tuple(TensorBox(n, (0,) * len(a.shape), a) for n, a in made.tensors.items())
+        return cls({n: (a.dtype, a.shape) for n, a in made.tensors.items()}, boxes, made.notes)
+
+    def without_values(self) -> Portion:
+        """What its manifest says, for when the values are written."""
+        return replace(self, boxes=())
 
 
 @dataclass(frozen=True)
@@ -107,7 +114,7 @@ class FolderWriter:
 
     def write(self, portion: Portion) -> Path:
         """Write all of a checkpoint, as the only process. Raises G0509."""
-        return self.join(self.write_own(portion), portion.tensors, portion.notes)
+        return self.join(self.write_own(portion), portion.without_values())
 
     def write_own(self, portion: Portion) -> Own:
         """Write what this process has. Raises G0509; what was written is removed then."""
@@ -115,22 +122,23 @@ class FolderWriter:
             self._make_folder()
             name = file_name(self.index)
             own = self._write_tensors(name, portion)
-            if self.count > 1:
+            if self.index:
                 self._write_file(f"{name}.json", record_text(*own))
             return own
 
-    def join(self, own: Own, tensors: Mapping[str, TensorKind], notes: Mapping[str, str]) -> Path:
+    def join(self, own: Own, portion: Portion) -> Path:
         """Write the manifest, once all processes have written their files, and name the folder.
 
-        own: what process 0, which this is, has written. Raises G0509; all is removed then.
+        own: what process 0, which this is, has written; of the portion the values are not used.
+        Raises G0509; all is removed then.
         """
         with self._all_or_nothing():
             files, parts = self._all_records(own)
             layouts = {
                 name: TensorEntry(dtype_name(dtype), shape, tuple(parts.get(name, ())))
-                for name, (dtype, shape) in tensors.items()
+                for name, (dtype, shape) in portion.tensors.items()
             }
-            made = Manifest(self.run, self.number, notes, files, layouts)
+            made = Manifest(self.run, self.number, portion.notes, files, layouts, portion.joins)
             made.check()
             self._write_file(MANIFEST, made.text())
             sync_folder(self.aside)
@@ -145,7 +153,7 @@ class FolderWriter:
 
     def _write_tensors(self, name: str, portion: Portion) -> tuple[dict[str, list[Part]], FileSum]:
         """Write this process's file of tensors; where each part is, and the file's checksum."""
-        named = _named(portion.pieces)
+        named = _named(portion.boxes)
         digest, size = hashlib.sha256(), 0
         parts: dict[str, list[Part]] = {}
         with self._new_file(name) as handle:
@@ -157,12 +165,12 @@ class FolderWriter:
                     digest.update(block)
                 size += len(data)
 
-            values = {key: piece.values for key, piece in named.items()}
+            values = {key: box.values for key, box in named.items()}
             for key, data in write_tensors(write, values, header_of(values)):
-                piece = named[key]
-                shape = tuple(piece.values.shape)
-                part = Part(name, key, piece.offset, shape, zlib.crc32(data))
-                parts.setdefault(piece.tensor, []).append(part)
+                box = named[key]
+                shape = tuple(box.values.shape)
+                part = Part(name, key, box.offset, shape, zlib.crc32(data))
+                parts.setdefault(box.tensor, []).append(part)
         return parts, FileSum(size, digest.hexdigest())
 
     def _write_file(self, name: str, content: bytes) -> None:
@@ -228,15 +236,15 @@ def file_name(index: int) -> str:
     return f"tensors-{index}.safetensors"
 
 
-def _named(pieces: tuple[TensorBox, ...]) -> dict[str, TensorBox]:
+def _named(boxes: tuple[TensorBox, ...]) -> dict[str, TensorBox]:
     """Pieces by names for a file: that of the tensor, with a number where it has several."""
     named: dict[str, TensorBox] = {}
-    for piece in pieces:
-        name, count = piece.tensor, 0
+    for box in boxes:
+        name, count = box.tensor, 0
         while name in named:
             count += 1
-            name = f"{piece.tensor}@{count}"
-        named[name] = piece
+            name = f"{box.tensor}@{count}"
+        named[name] = box
     return named
 
 
@@ -310,10 +318,14 @@ def read_folder(folder: Path) -> tuple[Checkpoint, Manifest]:
         text = f"can't read variables from {folder}: {reason_of(error)}"
         raise GraphcError("G0509", text) from None
     tensors = {name: _tensor(layout, files) for name, layout in manifest.tensors.items()}
-    return Checkpoint(tensors, manifest.notes), manifest
+    joined = {n: JoinedTensor(tensors[f"{n}{COPIES}"], how) for n, how in manifest.joins.items()}
+    checksum = hashlib.sha256(manifest.text()).hexdigest()
+    return Checkpoint({**tensors, **joined}, manifest.notes, checksum), manifest
 
 
-def _tensor(layout: TensorEntry, files: Mapping[str, Mapping[str, StoredTensor]]) -> Value:
+def _tensor(
+    layout: TensorEntry, files: Mapping[str, Mapping[str, StoredTensor]]
+) -> StoredTensor | TensorInParts:
     """A tensor, as the manifest says where it is."""
     parts = [(part.offset, files[part.file][part.name]) for part in layout.parts]
     if len(parts) == 1:

@@ -9,7 +9,7 @@ It is JSON, written in one form only: a text that is not the form of what it say
      "tensors": {"w": {"dtype": "F32", "shape": [4, 3], "parts": [
          {"file": "tensors-0.safetensors", "name": "w", "offset": [0, 0], "shape": [4, 3],
           "crc32": 907060870}]}},
-     "sha256": "..."}
+     "joins": {}, "sha256": "..."}
 
 A tensor is one part, or several: boxes that do not overlap and together are the tensor. The sha256
 of a file decides whether it is whole; the CRC-32 of a part says which tensor is damaged, and is
@@ -22,16 +22,18 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from math import prod
 from typing import Any, Self
 
 from graphc.plan.plan import graphc_version
+from graphc.runtime.checkpoints.checkpoint import COPIES
 from graphc.runtime.checkpoints.tensor_files import DTYPES
 
 FORMAT, VERSION = "graphc checkpoint", 1
 MANIFEST = "manifest.json"
 MAX_BYTES, MAX_PARTS = 1 << 28, 4096  # of a manifest, and of a tensor
+JOINS = ("sum", "mean", "only_first_replica")  # as in graphc.plan.replica_copies
 FILE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,80}\.safetensors")  # a name, and no path
 
 
@@ -74,6 +76,7 @@ class Manifest:
     run:    names the training that wrote it; one that is resumed keeps its name
     number: counts the checkpoints of the folder that it lies in: the newest has the highest
     notes:  of the training (`Saved.checkpoint`)
+    joins:  of variables that are in it by their copies only, how those come to one value
     """
 
     run: str
@@ -81,6 +84,7 @@ class Manifest:
     notes: Mapping[str, str]
     files: Mapping[str, FileSum]
     tensors: Mapping[str, TensorEntry]
+    joins: Mapping[str, str] = field(default_factory=dict)
 
     def text(self) -> bytes:
         """The file's content."""
@@ -108,6 +112,7 @@ class Manifest:
                 {str(k): _text(x) for k, x in body["notes"].items()},
                 {_file(k): _sum(x) for k, x in body["files"].items()},
                 {str(k): _layout(x) for k, x in body["tensors"].items()},
+                {str(k): _text(x) for k, x in body["joins"].items()},
             )  # fmt: skip
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise Malformed(f"it lacks what a manifest has: {error}") from None
@@ -121,6 +126,9 @@ class Manifest:
 
     def check(self) -> None:
         """Raise Malformed if the parts of a tensor are not the tensor."""
+        for name, how in self.joins.items():
+            if not _is_joined(name, how, self.tensors):
+                raise Malformed(f"tensor '{name}' has no copies that come to it by '{how[:20]}'")
         for name, layout in self.tensors.items():
             covered = sum(prod(part.shape) for part in layout.parts)
             inside = all(_is_inside(part, layout.shape) for part in layout.parts)
@@ -206,6 +214,11 @@ def _is_inside(part: Part, shape: tuple[int, ...]) -> bool:
     return same_rank and all(
         at + n <= size for at, n, size in zip(part.offset, part.shape, shape, strict=True)
     )
+
+
+def _is_joined(name: str, how: str, tensors: Mapping[str, TensorEntry]) -> bool:
+    copies = tensors.get(f"{name}{COPIES}")
+    return how in JOINS and name not in tensors and copies is not None and bool(copies.shape)
 
 
 def _overlap(parts: tuple[Part, ...]) -> bool:

@@ -16,14 +16,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from graphc.plan.plan import Plan
 from graphc.runtime.checkpoints.folder import FolderWriter, Portion
 from graphc.runtime.checkpoints.history import warn
 from graphc.runtime.checkpoints.series import newest, remove_oldest, targets
+from graphc.runtime.checkpoints.sharded import Savable, portion_of
 from graphc.runtime.machine.interrupts import Uninterrupted
-from graphc.runtime.transports.processes import Processes
 from graphc.support.errors import GraphcError
 from graphc.support.files import writing
 
@@ -51,25 +51,6 @@ class Checkpoints:
                 raise GraphcError("G0543", f"checkpoints with {name}={n}: it is a number from 1")
 
 
-class Savable(Protocol):
-    """What is saved: a trainer.
-
-    plan:    what it runs
-    resumed: the name of the run that it resumed, and the number of the checkpoint; ('', 0) if none
-    """
-
-    plan: Plan
-    resumed: tuple[str, int]
-
-    @property
-    def steps(self) -> int: ...
-    @property
-    def valid(self) -> bool: ...
-    @property
-    def processes(self) -> Processes: ...
-    def portion(self) -> Portion: ...
-
-
 class _Write:
     """A checkpoint that a thread writes. done: called in the thread once it is whole."""
 
@@ -87,10 +68,10 @@ class _Write:
     def _run(self) -> None:
         writer, portion = self._work.pop()  # so that the values are freed with this call
         try:
-            own = writer.write_own(portion)
+            own, portion = writer.write_own(portion), portion.without_values()
             self.mine.set()
             if not writer.index:
-                self.path = writer.join(own, portion.tensors, portion.notes)
+                self.path = writer.join(own, portion)
                 self._done()
         except GraphcError as error:
             self.error = error
@@ -203,7 +184,7 @@ class Saver:
                     remove_oldest(self.folder, self._run, keep)
 
             self._saved = steps
-            self._write = _Write(steps, writer, self.training.portion(), done)
+            self._write = _Write(steps, writer, portion_of(self.training), done)
             self._write.thread.start()
 
     def _settle(self) -> float:

@@ -54,6 +54,7 @@ class Saved:
     outer:       the variables that only strategies with an outer optimizer have
     source:      the file or folder that it was read from
     run:         names the run that wrote the folder, and the number of the checkpoint
+    checksum:    of all that was read
     """
 
     values: Mapping[str, Value]
@@ -68,6 +69,7 @@ class Saved:
     outer: tuple[str, ...] = ()
     source: Path | None = None
     run: tuple[str, int] = ("", 0)
+    checksum: str = ""
 
     def write(self, path: str | Path) -> None:
         """Write it to a file. Raises G0509."""
@@ -77,9 +79,8 @@ class Saved:
     def checkpoint(self) -> Checkpoint:
         """It as tensors and notes, as files and folders have them."""
         at = {"steps": self.steps, "epoch": self.position.epoch, "example": self.position.example}
-        numbers = (
-            at | {"seed": self.seed} | ({"local_steps": self.local_steps} if self.copies else {})
-        )
+        alone = {"local_steps": self.local_steps} if self.copies or self.local_steps else {}
+        numbers = at | {"seed": self.seed} | alone
         notes = {k: str(n) for k, n in numbers.items()} | {"history": in_json(self.history)}
         notes |= {"outer": json.dumps(self.outer)} if self.outer else {}
         notes |= {"order": self.order} if self.order else {}
@@ -124,6 +125,7 @@ def _saved(file: Checkpoint, path: str | Path, run: tuple[str, int]) -> Saved:
         _names(file.notes.get("outer", "[]")),
         Path(path),
         run,
+        file.checksum,
     )
 
 

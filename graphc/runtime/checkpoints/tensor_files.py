@@ -24,6 +24,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from graphc.plan.replica_copies import joined
 from graphc.support.errors import GraphcError
 from graphc.support.files import kind_of, reason_of
 
@@ -151,8 +152,32 @@ class TensorInParts:
         return self.read().astype(dtype or self.dtype, copy=False)
 
 
-Value: TypeAlias = Array | StoredTensor | TensorInParts
-IN_FILES = (StoredTensor, TensorInParts)
+@dataclass(frozen=True)
+class JoinedTensor:
+    """The one value of a variable whose copies are in a file. how: see `joined`."""
+
+    copies: StoredTensor | TensorInParts
+    how: str
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.copies.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.copies.shape[1:]
+
+    def read(self) -> Array:
+        """The value. Raises G0509, as `StoredTensor.read` does."""
+        return joined(self.copies.read(), self.how)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return self.read().astype(dtype or self.dtype, copy=False)
+
+
+Stored: TypeAlias = StoredTensor | TensorInParts | JoinedTensor
+Value: TypeAlias = Array | Stored
+IN_FILES = (StoredTensor, TensorInParts, JoinedTensor)
 
 
 def damaged(path: object, what: str, help: str = "") -> GraphcError:

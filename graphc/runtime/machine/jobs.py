@@ -64,6 +64,17 @@ def check_alike(processes: Processes, plan: Plan, backend: Backend) -> None:
                 )  # fmt: skip
 
 
+def check_same_checkpoint(processes: Processes, path: object, checksum: str) -> None:
+    """Raise G0567 if processes would resume from checkpoints with other contents."""
+    said = json.dumps([str(path), checksum]).encode()
+    every = [json.loads(x) for x in processes.all_gather(said)]
+    for process, (other, found) in enumerate(every):
+        if found != every[0][1]:
+            text = f"process {process} resumes from {other}, process 0 from {every[0][0]}"
+            help = "these differ: put checkpoints where all processes have the same files"
+            raise GraphcError("G0567", text, help=help)
+
+
 def of_first(processes: Processes, values: Mapping[str, Any]) -> dict[str, Any]:
     """The arrays of process 0, where other processes have other ones."""
     if processes.count == 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Self, TypeAlias, TypeVar
 
@@ -164,10 +164,15 @@ class Engine:
         if not types:
             return {}
         gathering = Gathering(types, self.mesh, self._session.here, self.processes)
-        shards = self._on_devices(
-            lambda comm: {n: self._devices[comm.rank].get(n) for n in gathering.wanted(comm.rank)}
+        return gathering.values(self.shards(gathering.wanted))
+
+    def shards(self, wanted: Callable[[int], Iterable[str]]) -> dict[int, dict[str, Array]]:
+        """By rank of this process, its shards of those variables that are wanted of it."""
+        self._check_valid()
+        found = self._on_devices(
+            lambda comm: {n: self._devices[comm.rank].get(n) for n in wanted(comm.rank)}
         )
-        return gathering.values(shards)
+        return dict(zip(self._session.here, found, strict=True))
 
     # -- steps ----------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -49,9 +49,8 @@ class Gathering:
         """The variables whose shard is used of a rank of this process."""
         return [name for name, ranks in self._sources.items() if rank in ranks]
 
-    def values(self, shards: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
+    def values(self, own: Mapping[int, Mapping[str, Array]]) -> dict[str, Array]:
         """The variables, of the wanted shards of each rank of this process."""
-        own = dict(zip(self._here, shards, strict=True))
         return {n: self._value(n, t, own) for n, t in self._types.items()}
 
     def _value(self, name: str, t: TensorType, own: Mapping[int, Mapping[str, Array]]) -> Array:

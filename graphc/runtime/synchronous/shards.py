@@ -22,7 +22,7 @@ Array: TypeAlias = NDArray[Any]
 
 def shard_of(value: Array, t: TensorType, mesh: Mesh, rank: int) -> Array:
     """The padded shard of a global value that a rank holds: a view of it if that is the same."""
-    shape, spans = local_shape(t, mesh), _spans(t, mesh, rank)
+    shape, spans = local_shape(t, mesh), spans_of(t, mesh, rank)
     if tuple(n for _, n in spans) == shape and value.dtype == t.dtype.numpy:
         return value[tuple(slice(o, o + n) for o, n in spans)]
     out = np.empty(shape, t.dtype.numpy)
@@ -32,7 +32,7 @@ def shard_of(value: Array, t: TensorType, mesh: Mesh, rank: int) -> Array:
 
 def put_shard(shard: Array, t: TensorType, mesh: Mesh, rank: int, out: Array) -> None:
     """Write the valid entries of a rank's shard to their position in the global value."""
-    spans = _spans(t, mesh, rank)
+    spans = spans_of(t, mesh, rank)
     valid = shard[tuple(slice(n) for _, n in spans)]
     out[tuple(slice(o, o + n) for o, n in spans)] = valid
 
@@ -67,7 +67,8 @@ def owners(t: TensorType, mesh: Mesh) -> list[int]:
     return first_ranks
 
 
-def _spans(t: TensorType, mesh: Mesh, rank: int) -> list[tuple[int, int]]:
+def spans_of(t: TensorType, mesh: Mesh, rank: int) -> list[tuple[int, int]]:
+    """Where the shard of a rank begins along each dim, and how many valid entries it has."""
     at = mesh.coordinates(rank)
     return [r.at(at, {}) for r in exact_ranges(t, mesh)]
 
