@@ -3,6 +3,7 @@ the bits are those of one process, whatever lies in which process."""
 
 from __future__ import annotations
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import Any
@@ -15,6 +16,7 @@ from graphc.compiler.driver import compile_module
 from graphc.frontend.language.load import module_of_source
 from graphc.runtime.trainer import Trainer
 from graphc.strategies import parse_strategy
+from graphc.support.errors import GraphcError
 
 STEP = """
 step train(x: f32[batch, 6], label: i32[batch]) {
@@ -43,6 +45,10 @@ STRATEGIES = [
     "parameter_server(4, 2)",
     "local_sgd(4, every=2)",
     "diloco(2, every=2) * mirrored(2)",
+    "multi_worker_mirrored(2, 2)",
+    "multi_worker_mirrored(2, 2) * reproducible(8)",
+    pytest.param('multi_worker_mirrored(2, 2, reduce="tree")', marks=pytest.mark.ci),
+    pytest.param('mirrored(2) * zero(2, stage=3, link="network")', marks=pytest.mark.ci),
 ]
 
 
@@ -77,3 +83,18 @@ def test_processes_train_with_the_bits_of_threads(strategy, count):
     expected = training(Trainer(plan(strategy)))
     for found in in_processes(count, lambda t, k: training(Trainer(plan(strategy), transport=t))):
         assert found == expected
+
+
+def test_processes_with_other_programs_say_which_collective_differs():
+    """Before the first step: two strategies of as many devices, with another order of sums."""
+    others = ["multi_worker_mirrored(2, 2)", "zero(4, stage=2)"]
+
+    def refused(transport, index):
+        with pytest.raises(GraphcError) as error:
+            Trainer(plan(others[index]), transport=transport)
+        return error.value
+
+    for error in in_processes(2, refused):
+        assert error.code == "G0561"
+        words = "process 0 and process 1 do not begin the same collectives: number 1 is reduce_"
+        assert re.match(words, error.message)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphc.plan.collective_order import check_order, exchanges, packed, unpacked
 from graphc.plan.plan import Plan
 from graphc.runtime.backends.backend import Backend
 from graphc.runtime.machine.launchers import check_processes
@@ -34,7 +35,8 @@ def join(transport: Transport) -> Processes:
 
 
 def check_alike(processes: Processes, plan: Plan, backend: Backend) -> None:
-    """Raise G0567 if processes would train something else, or with other kernels.
+    """Raise G0567 if processes would train something else, or with other kernels; G0561, with the
+    first collective that differs, if they would wait for each other.
 
     Raises G0702 for an asynchronous strategy in several processes.
     """
@@ -54,6 +56,9 @@ def check_alike(processes: Processes, plan: Plan, backend: Backend) -> None:
         "the kernels": backend.kernels if plan.meta.get("grid") else "",
     }
     every = [json.loads(x) for x in processes.all_gather(json.dumps(what).encode())]
+    if any(other.get("the program") != every[0].get("the program") for other in every):
+        orders = processes.all_gather(packed(exchanges(plan.training)))
+        check_order([unpacked(x) for x in orders], "process")
     for name in what:
         for process, other in enumerate(every):
             if other.get(name) != every[0].get(name):
