@@ -19,8 +19,16 @@ class Counter:
         return {self.name: self.value}
 
     def apply(self, values: Mapping[str, Any]) -> None:
-        self.applied.append(values["batch"])
-        self.value = (self.value * 31 + values["move"]) % PRIME
+        self.applied.append(int(values["batch"]))
+        self.value = (self.value * 31 + int(values["move"])) % PRIME
+
+    def variables(self) -> Mapping[str, Any]:
+        return {self.name: self.value, "applied": tuple(self.applied)}
+
+    def load(self, values: Mapping[str, Any]) -> None:
+        """Of a server that was killed, nothing is left."""
+        self.value = int(values.get(self.name, -1))
+        self.applied = [int(batch) for batch in values.get("applied", ())]
 
 
 def counters(servers: int) -> list[Counter]:

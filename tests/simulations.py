@@ -19,6 +19,7 @@ def weather_of(seed: int) -> tuple[int, int, int | None, int, Weather]:
         seed, delay=r.choice([0.01, 1.0, 8.0]), drop=r.choice([0, 0.1, 0.4]),
         twice=r.choice([0, 0.2]), deaths=r.choice([0, 0, 0.1, 0.3]),
         suspected=r.choice([0, 0.5, 1]), slow=r.choice([1, 1, 10, 30]),
+        kills=r.choice([0, 0, 0.05, 0.2]),
     )  # fmt: skip
     return workers, servers, staleness, r.randint(0, 14), weather
 

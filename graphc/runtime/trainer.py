@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from graphc.ir.aggregation import DIFFER
 from graphc.ir.placement import Mesh
 from graphc.plan.plan import SYNC, Plan
+from graphc.runtime.asynchronous.drivers import DriverPlugin
 from graphc.runtime.asynchronous.engine import AsynchronousEngine, Observed
-from graphc.runtime.asynchronous.fit import Training, check_asynchronous, warn_of_few
+from graphc.runtime.asynchronous.fit import Training, check_asynchronous, driver_of, warn_of_few
 from graphc.runtime.asynchronous.numbered_stream import NumberedStream
 from graphc.runtime.backends import plugins
 from graphc.runtime.backends.backend import Backend, FastPath
@@ -59,9 +60,11 @@ class Trainer:
     debug_nans: a step that produces a NaN or an infinity fails (G0537), names the node that
                 produced the first one, and leaves the variables unchanged; None is what
                 GRAPHC_DEBUG_NANS says
+    driver:     what runs the workers and servers of an asynchronous strategy
 
     A context manager; `close` ends the devices' threads. Raises G0204 before anything is allocated,
-    and G0565 if this process is one of several that a launcher started.
+    G0565 if this process is one of several that a launcher started, and G0575 for a driver without
+    such a strategy.
     """
 
     def __init__(
@@ -74,6 +77,7 @@ class Trainer:
         deadline: float | None = None,
         max_bytes: int | None = None,
         debug_nans: bool | None = None,
+        driver: str | DriverPlugin = "threads",
     ) -> None:
         self.transport = plugins.transport(transport) if isinstance(transport, str) else transport
         self.processes = join(self.transport)
@@ -83,7 +87,9 @@ class Trainer:
         self.backend = plugins.backend(backend) if isinstance(backend, str) else backend
         limit = check_memory(plan, self.backend, max_bytes)
         check_alike(self.processes, plan, self.backend)
-        self.engine = _engine(plan, self.backend, self.transport, deadline, debug_nans, limit)
+        self.engine = _engine(
+            plan, self.backend, self.transport, deadline, debug_nans, limit, driver
+        )
         first = first_values(plan) | dict(values or {})
         self._load(with_outer(plan, first, values))
         self._local_steps = 0  # steps since replicas that step alone met
@@ -412,9 +418,10 @@ class Trainer:
 
 def _engine(
     plan: Plan, backend: Backend, transport: Transport, deadline: float | None,
-    debug_nans: bool | None, limit: Limit | None,
+    debug_nans: bool | None, limit: Limit | None, driver: str | DriverPlugin,
 ) -> Engine | AsynchronousEngine:  # fmt: skip
     more: dict[str, Any] = {"deadline": deadline, "debug_nans": debug_nans}
+    chosen = driver_of(plan, driver)
     if plan.asynchronous is not None:
-        return AsynchronousEngine(plan, backend, **more)
+        return AsynchronousEngine(plan, backend, driver=chosen, **more)
     return Engine(plan.step_programs, backend, transport, joins=plan.joins, limit=limit, **more)

@@ -2,8 +2,10 @@
 
     roles      coordinator, server, worker: state machines, a message in, messages out
     messages   what they send each other; each message may arrive twice, late, or never
-    threads    runs the roles as threads of one process
-    simulate   runs them in virtual time, with delays, drops, duplicates and deaths
+    drivers    what starts the roles and carries their messages, and what follows when one ends
+    threads    the driver that runs the roles as threads of one process
+    simulate   one that runs them in virtual time, with delays, drops, duplicates and deaths
+    journal    what a server writes down, to come back from it when it was killed
     recordings the recording of a run (which push was applied when), and its replay
 
 The roles share nothing. Whatever transports their messages, every push is applied exactly once, by

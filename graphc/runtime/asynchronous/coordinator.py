@@ -28,6 +28,7 @@ from graphc.runtime.asynchronous.messages import (
     Lost,
     Message,
     Ready,
+    Recovered,
     WorkItem,
 )  # fmt: skip
 
@@ -90,6 +91,7 @@ class Coordinator:
         self.numbers: dict[str, int] = {}  # the last piece of each worker
         self.lost: set[str] = set()
         self.orders: dict[int, tuple[ApplyPush, set[str]]] = {}  # servers that have not applied it
+        self.applied = dict.fromkeys(self.servers, self.first)  # pushes, as each server said
 
     # -- messages -------------------------------------------------------------------------------
 
@@ -102,6 +104,8 @@ class Coordinator:
                 return self._done(worker, message)
             case Applied(server=server, order=order):
                 return self._applied(server, order)
+            case Recovered(server=server):
+                return [(s, apply) for s, apply in self.on_timer() if s == server]
             case Lost(worker=worker):
                 return self._lost(worker)
             case _:
@@ -204,6 +208,7 @@ class Coordinator:
         return [(server, apply) for server in self.servers]
 
     def _applied(self, server: str, order: int) -> Letters:
+        self.applied[server] = max(self.applied[server], order + 1)
         for number in [n for n in self.orders if n <= order]:
             missing = self.orders[number][1]
             missing.discard(server)

@@ -15,17 +15,24 @@ from numpy.typing import NDArray
 from graphc.lowering.program.program import Footprint, by_kind
 from graphc.plan.plan import Plan
 from graphc.runtime.asynchronous.coordinator import Coordinator, OnPush, RecordedPush
+from graphc.runtime.asynchronous.drivers import Conductor, DriverPlugin, Recipe, Roles
 from graphc.runtime.asynchronous.numbered_stream import NumberedStream
-from graphc.runtime.asynchronous.programs import ProgramWorker, computing, stores_of
+from graphc.runtime.asynchronous.programs import (
+    ProgramWorker,
+    computing,
+    server_names,
+    store_of,
+)
 from graphc.runtime.asynchronous.recordings import replay
 from graphc.runtime.asynchronous.server import Server
-from graphc.runtime.asynchronous.threads import Threads
-from graphc.runtime.asynchronous.worker import Compute
+from graphc.runtime.asynchronous.threads import DRIVER as THREADS
+from graphc.runtime.asynchronous.worker import Worker
 from graphc.runtime.backends.backend import Backend
+from graphc.runtime.backends.plugins import check_installed
 from graphc.runtime.data.batches import Batch
 from graphc.runtime.machine.blas import limit_blas, set_blas_threads
 from graphc.runtime.machine.interrupts import Uninterrupted
-from graphc.runtime.synchronous.engine import Engine
+from graphc.runtime.synchronous.engine import Engine, check_available
 from graphc.runtime.synchronous.shards import check_variables
 from graphc.runtime.transports import forks
 from graphc.support.errors import GraphcError
@@ -70,9 +77,11 @@ class AsynchronousEngine:
 
     def __init__(
         self, plan: Plan, backend: Backend, *, deadline: float | None = None,
-        debug_nans: bool | None = None,
+        debug_nans: bool | None = None, driver: DriverPlugin = THREADS,
     ) -> None:  # fmt: skip
         assert plan.asynchronous is not None
+        check_available(driver.name, driver.available())
+        self.driver = driver
         self.plan, self.how, self.backend = plan, plan.asynchronous, backend
         self.finished: Counter[str] = Counter()
         self.observed = Observed()
@@ -85,7 +94,7 @@ class AsynchronousEngine:
             plan.step_programs, backend, deadline=deadline, debug_nans=debug_nans
         )
         self.programs = self.evaluator.programs
-        self.stores = stores_of(plan, backend, debug_nans)
+        self.stores = [store_of(plan, name, backend, debug_nans) for name in server_names(plan)]
         forks.watch(self)
 
     @property
@@ -155,23 +164,31 @@ class AsynchronousEngine:
         Ctrl-C finishes the work in progress, then raises KeyboardInterrupt. Raises the error of a
         worker, a server, the source or on_push, after all others have stopped.
         """
-        servers = [Server(store.name, store) for store in self.stores]
-        names = tuple(server.name for server in servers)
         note, first_error = self._noting(source, on_push), _FirstError()
         coordinator = Coordinator(
-            names, self.how.staleness,
+            server_names(self.plan), self.how.staleness,
             lambda number: first_error.error is None and bool(first_error.call(source.has, number)),
             lambda entry, results: first_error.call(note, entry, results),
         )  # fmt: skip
 
-        def hire(name: str) -> Compute:
-            return computing(self._worker(name), name, source.get)
-
-        with Uninterrupted() as stop, self._guarded():
+        with Uninterrupted() as stop, self._guarded(self.driver.remote):
             stops = lambda: stop.noted is not None or first_error.error is not None  # noqa: E731
-            Threads(coordinator, servers, hire, self.how.workers, stops).run()
+            driver = self.driver.start(self._roles(source))
+            Conductor(coordinator, driver, self.how.workers, stops).run()
             if first_error.error is not None:
                 raise first_error.error
+
+    def _roles(self, source: NumberedStream[Any]) -> Roles:
+        homes = {store.name: store for store in self.stores}
+
+        def worker(name: str) -> Worker:
+            return Worker(name, tuple(homes), computing(self._worker(name), name, source.get))
+
+        def recipe() -> Recipe:
+            check_installed(self.backend)
+            return Recipe(self.plan.text(), self.backend.name, self._deadline, self._debug_nans)
+
+        return Roles(lambda name: Server(name, homes[name]), worker, source.get, homes, recipe)
 
     def replay(
         self, entries: Sequence[RecordedPush], source: NumberedStream[Any], on_push: OnPush
@@ -225,17 +242,21 @@ class AsynchronousEngine:
         self.finished["train"] += 1
 
     @contextmanager
-    def _guarded(self) -> Iterator[None]:
-        """After an error, no worker is used again; after a server's error, no variable either."""
+    def _guarded(self, remote: bool = False) -> Iterator[None]:
+        """After an error, no worker is used again; after a server's error, no variable either.
+
+        remote: the variables are elsewhere until the servers have as many updates as were counted
+        """
         if self._lost:
             raise forks.use_in_child()
         self._check_valid()
-        before = [store.updates for store in self.stores]
+        before, counted = [s.updates for s in self.stores], self.finished["train"]
         try:
             yield
         except BaseException as error:
             updates = {store.updates - n for store, n in zip(self.stores, before, strict=True)}
             failed = isinstance(error, GraphcError) and error.code == "G0524"
+            failed |= remote and updates != {self.finished["train"] - counted}
             if failed or len(updates) > 1 or not all(store.engine.valid for store in self.stores):
                 words = error.message if isinstance(error, GraphcError) else str(error)
                 self._invalid = words or type(error).__name__
@@ -256,6 +277,7 @@ class AsynchronousEngine:
     def close(self) -> None:
         """End all sessions. A second close does nothing."""
         self._close_workers()
+        self.driver.close()
         for store in self.stores:
             store.engine.close()
         self.evaluator.close()

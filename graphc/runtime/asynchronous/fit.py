@@ -9,6 +9,7 @@ from typing import Any
 
 from graphc.plan.plan import Plan
 from graphc.runtime.asynchronous.coordinator import RecordedPush
+from graphc.runtime.asynchronous.drivers import DriverPlugin
 from graphc.runtime.asynchronous.engine import AsynchronousEngine
 from graphc.runtime.asynchronous.numbered_stream import NumberedStream
 from graphc.runtime.asynchronous.recordings import (
@@ -19,6 +20,8 @@ from graphc.runtime.asynchronous.recordings import (
     load,
     recording,
 )  # fmt: skip
+from graphc.runtime.asynchronous.threads import DRIVER as THREADS
+from graphc.runtime.backends import plugins
 from graphc.support.errors import GraphcError, GraphcWarning
 
 FEW = 10  # updates of each worker
@@ -88,6 +91,18 @@ def check_asynchronous(plan: Plan, record: Any, replayed: Any) -> None:
             "k > 0 or none"
         )
         raise GraphcError("G0525", text, help=help)
+
+
+def driver_of(plan: Plan, driver: str | DriverPlugin) -> DriverPlugin:
+    """The driver of a name. Raises G0575 if one was chosen for a strategy without roles."""
+    if plan.asynchronous is None and driver != THREADS.name:
+        name = driver if isinstance(driver, str) else driver.name
+        text = f"{plan.strategy} has no servers and workers that the driver '{name}' could run"
+        help = "a driver is for parameter_server(workers, servers, staleness=k), k > 0 or none"
+        raise GraphcError("G0575", text, help=help)
+    if driver == THREADS.name:
+        return THREADS
+    return plugins.driver(driver) if isinstance(driver, str) else driver
 
 
 def warn_of_few(plan: Plan, steps: int) -> None:

@@ -12,6 +12,7 @@ changes nothing. A worker numbers its work 1, 2, ...; (worker, number) identifie
     worker -> coordinator   Done             all servers have it
     coordinator -> servers  ApplyPush        at this position in the order
     server -> coordinator   Applied          it is applied
+    server -> coordinator   Recovered        I have started; what have I missed?
     coordinator -> worker   Finish           there is no more work for you
 """
 
@@ -109,6 +110,13 @@ class Applied:
 
 
 @dataclass(frozen=True, slots=True)
+class Recovered:
+    """A server has started, and may have missed messages."""
+
+    server: str
+
+
+@dataclass(frozen=True, slots=True)
 class Finish:
     """There is no more work."""
 
@@ -130,6 +138,7 @@ Message: TypeAlias = (
     | Done
     | ApplyPush
     | Applied
+    | Recovered
     | Finish
     | Lost
 )

@@ -69,22 +69,39 @@ class ProgramStore:
             lost = ", ".join(self.names[:8]) + (", ..." if len(self.names) > 8 else "")
             raise server_failed(self.name, error, lost) from error
 
+    def variables(self) -> Mapping[str, Any]:
+        return self.engine.variables()
+
+    def load(self, values: Mapping[str, Any]) -> None:
+        self.engine.load_variables(values)
+
     @property
     def updates(self) -> int:
         """How many pushes were applied."""
         return self.engine.finished[self.name]
 
+    @updates.setter
+    def updates(self, count: int) -> None:
+        self.engine.resume_at(self.name, count)
 
-def stores_of(plan: Plan, backend: Backend, debug_nans: bool | None = None) -> list[ProgramStore]:
-    """The servers of a plan; a variable that several keep is served by the first."""
-    pulled = list(plan.programs[WORKER].variable_types)
-    stores = []
-    for number, program in enumerate(plan.servers):
-        served = [v for v in pulled if v in program.variable_types]
-        pulled = [v for v in pulled if v not in served]
-        name = f"{SERVER}.{number}"
-        stores.append(ProgramStore(name, program, served, backend, debug_nans))
-    return stores
+
+def server_names(plan: Plan) -> tuple[str, ...]:
+    """The names of a plan's servers."""
+    return tuple(f"{SERVER}.{number}" for number in range(len(plan.servers)))
+
+
+def store_of(
+    plan: Plan, name: str, backend: Backend, debug_nans: bool | None = None
+) -> ProgramStore:
+    """The variables of one server; a variable that several keep is served by the first."""
+    number = server_names(plan).index(name)
+    program, before = plan.servers[number], plan.servers[:number]
+    served = [
+        v
+        for v in plan.programs[WORKER].variable_types
+        if v in program.variable_types and not any(v in p.variable_types for p in before)
+    ]
+    return ProgramStore(name, program, served, backend, debug_nans)
 
 
 class ProgramWorker:

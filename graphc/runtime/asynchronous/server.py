@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
+from graphc.runtime.asynchronous.journal import Journal, ServerState
 from graphc.runtime.asynchronous.messages import (
     COORDINATOR,
     Applied,
@@ -31,6 +32,14 @@ class ServerVariables(Protocol):
         """Update the variables with this server's part of one push."""
         ...
 
+    def variables(self) -> Mapping[str, Any]:
+        """All variables that the server owns."""
+        ...
+
+    def load(self, values: Mapping[str, Any]) -> None:
+        """Set all variables that the server owns."""
+        ...
+
 
 def server_failed(name: str, error: BaseException, lost: str = "") -> GraphcError:
     """G0524: if a server fails, whatever it was doing, its variables are lost."""
@@ -47,7 +56,10 @@ def server_failed(name: str, error: BaseException, lost: str = "") -> GraphcErro
 
 @dataclass
 class Server:
-    """The state machine of a server. version: how many pushes were applied."""
+    """The state machine of a server. version: how many pushes were applied.
+
+    journal: where it writes what must outlive it, or None
+    """
 
     name: str
     store: ServerVariables
@@ -57,6 +69,33 @@ class Server:
     orders: dict[int, ApplyPush] = field(default_factory=dict)  # to be applied, by their place
     pulls: dict[tuple[str, int], PullRequest] = field(default_factory=dict)  # for versions to come
     copy: tuple[int, Mapping[str, Any]] | None = None  # of the variables: (version, values)
+    journal: Journal | None = None
+
+    @classmethod
+    def journaled(cls, name: str, store: ServerVariables, journal: Journal, applied: int) -> Self:
+        """A server as its journal says, or a new one with what its store has.
+
+        Raises G0576 if the journal lacks some of the pushes that it has applied.
+        """
+        server = cls(name, store)
+        if (found := journal.read()) is not None:
+            state, records = found
+            store.load(state.variables)
+            server.version, server.staged = state.version, dict(state.staged)
+            server.applied, server.orders = dict(state.applied), dict(state.orders)
+            for record in records:
+                server.on_message(record)
+        if server.version < applied:
+            text = f"{name} has {server.version} of {applied} pushes in its journal"
+            raise GraphcError("G0576", text)
+        server.journal = journal
+        journal.begin(server.state())
+        return server
+
+    def state(self) -> ServerState:
+        """All that it knows."""
+        more = self.version, dict(self.staged), dict(self.applied), dict(self.orders)
+        return ServerState(self.store.variables(), *more)
 
     def on_message(self, message: Message) -> Letters:
         """The messages to send in response to a message."""
@@ -66,7 +105,8 @@ class Server:
             case Push():
                 return self._push(message)
             case ApplyPush(order=order):
-                if order >= self.version:
+                if order >= self.version and order not in self.orders:
+                    self._write(message)
                     self.orders[order] = message
                 return [*self._apply(), (COORDINATOR, Applied(self.name, self.version - 1))]
             case _:
@@ -87,6 +127,7 @@ class Server:
     def _push(self, push: Push) -> Letters:
         key = push.worker, push.number
         if self.applied.get(push.worker, 0) < push.number and key not in self.staged:
+            self._write(push)
             self._forget(push.worker)
             self.staged[key] = push.values
         return [(push.worker, Staged(self.name, push.number))]
@@ -109,4 +150,10 @@ class Server:
             self.version += 1
             for key in [k for k, pull in self.pulls.items() if pull.version <= self.version]:
                 letters += self._pull(self.pulls.pop(key))
+        if self.journal is not None and self.journal.full:
+            self.journal.begin(self.state())
         return letters
+
+    def _write(self, record: Push | ApplyPush) -> None:
+        if self.journal is not None:
+            self.journal.write(record)

@@ -1,4 +1,4 @@
-"""Finds backends and transports by entry points, so that any package can provide one.
+"""Finds backends, transports and drivers by entry points, so that any package can provide one.
 
 Listing imports only what is needed to ask whether a plug-in can run. A plug-in that can't be
 imported is listed with its error, and the others still work.
@@ -12,11 +12,13 @@ from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
+from graphc.runtime.asynchronous.drivers import DriverPlugin
 from graphc.runtime.backends.backend import Backend
 from graphc.runtime.transports.transport import Transport
 from graphc.support.errors import GraphcError, did_you_mean
 
 BACKENDS, TRANSPORTS = "graphc.backends", "graphc.transports"
+DRIVERS = "graphc.drivers"
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,11 @@ def transports() -> list[InstalledPlugin]:
     return [_found(TRANSPORTS, point) for point in _points(TRANSPORTS)]
 
 
+def drivers() -> list[InstalledPlugin]:
+    """All installed drivers of asynchronous trainings, by name."""
+    return [_found(DRIVERS, point) for point in _points(DRIVERS)]
+
+
 def backend(name: str) -> Backend:
     """The backend of this name. Raises G0701 (unknown), G0703 (broken), G0704 (two of one name)."""
     backend: Backend = _load(BACKENDS, name)
@@ -52,6 +59,20 @@ def transport(name: str) -> Transport:
     """The transport of this name. Raises as `backend` does."""
     transport: Transport = _load(TRANSPORTS, name)
     return transport
+
+
+def driver(name: str) -> DriverPlugin:
+    """The driver of this name. Raises as `backend` does."""
+    driver: DriverPlugin = _load(DRIVERS, name)
+    return driver
+
+
+def check_installed(backend: Backend) -> None:
+    """Raise G0577 if another process would not find this backend by its name."""
+    known = [p for p in _points(BACKENDS) if p.name == backend.name]
+    if len(known) != 1 or _loaded(known[0]) is not backend:
+        text = f"another process can't load the backend '{backend.name}'"
+        raise GraphcError("G0577", text, help="`graphc backends` lists those that are installed")
 
 
 def _points(group: str) -> list[EntryPoint]:

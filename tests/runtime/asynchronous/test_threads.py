@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 import pytest
 from counters import Counter, compute, counters
 
 from graphc.runtime.asynchronous.coordinator import Coordinator, RecordedPush
+from graphc.runtime.asynchronous.drivers import Conductor, RoleLost
 from graphc.runtime.asynchronous.server import Server
-from graphc.runtime.asynchronous.threads import Hire, Threads, WorkerLost
-from graphc.runtime.asynchronous.worker import Compute
+from graphc.runtime.asynchronous.threads import Threads
+from graphc.runtime.asynchronous.worker import Compute, Worker
 from graphc.support.errors import GraphcError
+
+Hire: TypeAlias = Callable[[str], Compute]  # what the worker of a name computes with
 
 
 def hire(name: str) -> Compute:
@@ -27,17 +30,32 @@ def run(
 ) -> list[RecordedPush]:  # fmt: skip
     entries: list[RecordedPush] = []
     stores = stores or counters(2)
-    servers = [Server(f"server.{i}", s) for i, s in enumerate(stores)]
-    names = tuple(s.name for s in servers)
     coordinator = Coordinator(
-        names, staleness, lambda i: i < batches, lambda e, results: entries.append(e)
+        names(stores), staleness, lambda i: i < batches, lambda e, results: entries.append(e)
     )
-    before = threading.active_count()
     try:
-        Threads(coordinator, servers, hire, workers).run()
+        conducted(coordinator, stores, hire, workers).run()
     finally:
-        assert threading.active_count() == before, "a thread goes on"
+        roles = [
+            t.name for t in threading.enumerate() if t.name.startswith(("graphc-w", "graphc-s"))
+        ]
+        assert not roles, "a thread goes on"
     return entries
+
+
+def names(stores: list[Counter]) -> tuple[str, ...]:
+    return tuple(f"server.{i}" for i in range(len(stores)))
+
+
+def conducted(
+    coordinator: Coordinator, stores: list[Counter], hire: Hire, workers: int, **options: Any
+) -> Conductor:
+    of = dict(zip(coordinator.servers, stores, strict=True))
+    driver = Threads(
+        lambda name: Server(name, of[name]),
+        lambda name: Worker(name, coordinator.servers, hire(name)),
+    )
+    return Conductor(coordinator, driver, workers, **options)
 
 
 @pytest.mark.parametrize("workers", [1, 2, 5])
@@ -67,7 +85,7 @@ class Dying:
                 dies = batch in self.left
                 self.left.discard(batch)
             if dies:
-                raise WorkerLost("the machine is gone")
+                raise RoleLost("the machine is gone")
             return compute(batch, values)
 
         return dying
@@ -89,7 +107,7 @@ def test_a_new_worker_takes_the_place_of_a_lost_one() -> None:
 def test_workers_that_are_lost_again_and_again_end_the_run() -> None:
     def always(name: str) -> Compute:
         def lost(batch: int, values: Mapping[str, Any]) -> Any:
-            raise WorkerLost("no such device")
+            raise RoleLost("no such device")
 
         return lost
 
@@ -129,11 +147,8 @@ def test_an_error_of_a_server_ends_the_run() -> None:
 def test_a_stop_finishes_what_is_under_way() -> None:
     entries: list[RecordedPush] = []
     stores = counters(2)
-    servers = [Server(f"server.{i}", s) for i, s in enumerate(stores)]
-    coordinator = Coordinator(
-        ("server.0", "server.1"), None, lambda i: True, lambda e, r: entries.append(e)
-    )
-    Threads(coordinator, servers, hire, 3, lambda: len(entries) > 20).run()
+    coordinator = Coordinator(names(stores), None, lambda i: True, lambda e, r: entries.append(e))
+    conducted(coordinator, stores, hire, 3, interrupt=lambda: len(entries) > 20).run()
     order = [e.batch for e in entries]
     assert sorted(order) == list(range(len(order)))
     assert all(s.applied == order for s in stores)

@@ -17,7 +17,10 @@ from graphc.compiler.driver import compile_module
 from graphc.frontend.language.load import module_of_source
 from graphc.plan import plan as plans
 from graphc.runtime.asynchronous.coordinator import RecordedPush
+from graphc.runtime.asynchronous.drivers import Driver, Roles
 from graphc.runtime.asynchronous.recordings import load
+from graphc.runtime.asynchronous.threads import ThreadsPlugin
+from graphc.runtime.backends.executor import KernelBackend
 from graphc.runtime.data.dataset import Dataset, from_arrays
 from graphc.runtime.trainer import Trainer
 from graphc.strategies import parse_strategy
@@ -204,6 +207,54 @@ def test_a_checkpoint_goes_on_under_any_strategy(tmp_path: Path) -> None:
 def test_replicas_that_meet_and_workers_that_do_not_wait_exclude_each_other() -> None:
     with pytest.raises(GraphcError, match="asynchronous workers and replicas that synchronize"):
         plan("parameter_server(2, 1, staleness=1) * local_sgd(2)")
+
+
+def test_only_a_strategy_with_roles_takes_a_driver() -> None:
+    class Other(ThreadsPlugin):
+        name = "other"
+
+    with Trainer(plan("parameter_server(1, 1, staleness=1)"), driver=Other()) as trainer:
+        trainer.fit(data(), BATCH, steps=3)
+        assert trainer.steps == 3
+    with pytest.raises(GraphcError, match="mirrored.2. has no servers and workers") as caught:
+        Trainer(plan("mirrored(2)"), driver=Other())
+    assert caught.value.code == "G0575"
+
+
+def test_a_driver_that_can_not_run_says_why() -> None:
+    class Away(ThreadsPlugin):
+        name = "away"
+
+        def available(self) -> str | None:
+            return "no cluster"
+
+    with pytest.raises(GraphcError, match="'away' can't run here: no cluster") as caught:
+        Trainer(plan("parameter_server(1, 1, staleness=1)"), driver=Away())
+    assert caught.value.code == "G0702"
+    with pytest.raises(GraphcError, match="there is no driver 'treads'"):
+        Trainer(plan("parameter_server(1, 1, staleness=1)"), driver="treads")
+
+
+class Elsewhere(ThreadsPlugin):
+    """Takes what it needs to make roles in another process, and runs them here."""
+
+    def start(self, roles: Roles) -> Driver:
+        recipe = roles.recipe()
+        assert plans.parse(recipe.plan).asynchronous is not None
+        return super().start(roles)
+
+
+def test_roles_are_made_elsewhere_with_an_installed_backend_only() -> None:
+    made = plan("parameter_server(1, 1, staleness=1)")
+    with Trainer(made, "reference", driver=Elsewhere()) as trainer:
+        trainer.fit(data(), BATCH, steps=3)
+    own = KernelBackend("own", lambda op, xs: op.run(*xs))
+    with (
+        Trainer(made, own, driver=Elsewhere()) as trainer,
+        pytest.raises(GraphcError, match="another process can't load the backend 'own'") as caught,
+    ):
+        trainer.fit(data(), BATCH, steps=3)
+    assert caught.value.code == "G0577"
 
 
 # -- what goes wrong ------------------------------------------------------------------------------
