@@ -121,7 +121,11 @@ def test_nothing_is_evaluated_and_only_config_reads_the_environment(path: Path) 
 
 
 SEEN_BY_BACKENDS = "lowering runtime ir.types ir.op ir.placement ir.leaf_tree ops support"
-ALLOWED_IN_BACKENDS = [*(f"graphc.{n}" for n in SEEN_BY_BACKENDS.split()), "graphc_numpy"]
+ALLOWED_IN_BACKENDS = [
+    *(f"graphc.{n}" for n in SEEN_BY_BACKENDS.split()),
+    "graphc_numpy",
+    "graphc_ray",
+]
 
 
 @pytest.mark.parametrize("path", BACKENDS, ids=lambda p: str(p.relative_to(ROOT)))

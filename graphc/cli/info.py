@@ -80,10 +80,11 @@ def strategies_command() -> None:
 
 @click.command("backends")
 def backends_command() -> None:
-    """List backends and transports; say why one is unavailable."""
-    from graphc.runtime.backends.plugins import backends, transports
+    """List backends, transports and drivers; say why one is unavailable."""
+    from graphc.runtime.backends.plugins import backends, drivers, transports
 
-    for title, plugins in (("backends", backends()), ("transports", transports())):
+    found = {"backends": backends(), "transports": transports(), "drivers": drivers()}
+    for title, plugins in found.items():
         click.echo(f"{title}:")
         _table((p.name, f"{p.distribution}: {p.reason or 'ready'}") for p in plugins)
 

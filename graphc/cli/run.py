@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from graphc.cli.checkpoint_options import checkpoint_options
+from graphc.cli.drivers import chosen_driver, driver_options
 from graphc.cli.job import CommandJob, in_job, transport_option
 from graphc.cli.launch import Launchable, launch_options
 
@@ -95,6 +96,7 @@ check_option = click.option(
     "--replay", type=click.Path(path_type=Path),
     help="Repeat a training that --record wrote, bit for bit.",
 )  # fmt: skip
+@driver_options
 @click.option(
     "--debug-nans", is_flag=True,
     help="Stop at the first step that produces a NaN or an infinity, and name the operation.",
@@ -123,7 +125,8 @@ def run_command(
     given.
 
     The result of an asynchronous strategy, such as 'parameter_server(4, 2, staleness=3)', depends
-    on timing. --record saves which push was applied when; --replay repeats it bit for bit.
+    on timing. --record saves which push was applied when; --replay repeats it bit for bit. --driver
+    ray runs its servers and workers as processes of their own, which may be killed at any time.
     """
     from graphc.cli.checkpoint_options import checkpointed, checkpoints, resumed_training
     from graphc.cli.file_arguments import check_outputs, saved
@@ -145,7 +148,8 @@ def run_command(
     plan = running.plan(lambda: plan_of(file, *options))
     train, test = load_data(plan, "train"), load_data(plan, "test")
     how: dict[str, Any] = {"max_bytes": limit, "debug_nans": debug_nans or None}
-    with Trainer(plan, backend, transport=running.transport, **how) as trainer:
+    how |= {"driver": chosen_driver(), "transport": running.transport}
+    with Trainer(plan, backend, **how) as trainer:
         with shown_warnings():
             if resumed is not None and resume is not None:
                 trainer.take_up(resumed, resume)

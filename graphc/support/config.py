@@ -77,6 +77,11 @@ def environment() -> Mapping[str, str]:
     return os.environ
 
 
+def offer(name: str, value: str) -> None:
+    """Set a variable that another program reads, unless it is set already."""
+    os.environ.setdefault(name, value)
+
+
 def cache_folder() -> Path | None:
     """Where compiled code is kept: GRAPHC_CACHE, else `graphc` in the platform's folder for caches.
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from graphc.runtime.asynchronous.coordinator import Coordinator
@@ -99,6 +100,7 @@ class Roles:
     """The roles of one run, and what they need.
 
     server, worker: make a role here; called on the thread on which it will run
+    workers: how many workers there are at a time
     batch:   the batch of a number, which the coordinator has handed out
     homes:   the servers' variables here, by the servers' names
     recipe:  what makes the roles in another process. Raises G0577 if nothing can
@@ -106,6 +108,7 @@ class Roles:
 
     server: Callable[[str], Server]
     worker: Callable[[str], Worker]
+    workers: int
     batch: Callable[[int], Any]
     homes: Mapping[str, ServerHome]
     recipe: Callable[[], Recipe]
@@ -124,8 +127,15 @@ class DriverPlugin(Protocol):
         """None if it can run here, else why not."""
         ...
 
+    def at(self, address: str | None, journals: str | Path | None) -> DriverPlugin:
+        """The same with another place to run. Raises G0577 if there is none.
+
+        address: that of a cluster; journals: the folder of the servers' journals
+        """
+        ...
+
     def start(self, roles: Roles) -> Driver:
-        """The driver of one run."""
+        """The driver of one run. Raises G0577 if the roles can't be started."""
         ...
 
     def close(self) -> None:

@@ -188,7 +188,10 @@ class AsynchronousEngine:
             check_installed(self.backend)
             return Recipe(self.plan.text(), self.backend.name, self._deadline, self._debug_nans)
 
-        return Roles(lambda name: Server(name, homes[name]), worker, source.get, homes, recipe)
+        def server(name: str) -> Server:
+            return Server(name, homes[name])
+
+        return Roles(server, worker, self.how.workers, source.get, homes, recipe)
 
     def replay(
         self, entries: Sequence[RecordedPush], source: NumberedStream[Any], on_push: OnPush

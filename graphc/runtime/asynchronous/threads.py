@@ -8,10 +8,11 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import TypeAlias
 
-from graphc.runtime.asynchronous.drivers import Driver, Ended, Roles
+from graphc.runtime.asynchronous.drivers import Driver, DriverPlugin, Ended, Roles
 from graphc.runtime.asynchronous.messages import COORDINATOR, Letters, Message
 from graphc.runtime.asynchronous.server import Server
 from graphc.runtime.asynchronous.worker import Worker
+from graphc.support.errors import GraphcError
 
 POLL = 0.1  # seconds after which the coordinator looks whether it is to stop
 RETRY = 5.0  # seconds after which a role asks again: no message is lost here
@@ -99,6 +100,10 @@ class ThreadsPlugin:
 
     def available(self) -> str | None:
         return None
+
+    def at(self, address: str | None, journals: object) -> DriverPlugin:
+        text = "threads run in this process: they have no address, and no journals"
+        raise GraphcError("G0577", text, help="`graphc backends` lists other drivers")
 
     def start(self, roles: Roles) -> Driver:
         return Threads(roles.server, roles.worker)

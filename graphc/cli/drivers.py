@@ -1,0 +1,55 @@
+"""The options of `graphc run` that say what runs the roles of an asynchronous training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from graphc.runtime.asynchronous.drivers import DriverPlugin
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def _keep(context: click.Context, option: click.Parameter, value: Any) -> None:
+    """Keep the value for `chosen_driver`: a command has enough parameters of its own."""
+    context.meta[f"graphc.{option.name}"] = value
+
+
+def driver_options(command: Command) -> Command:
+    """Add the options to a command; `chosen_driver` reads them."""
+    options: list[Callable[[Command], Command]] = [
+        click.option(
+            "--driver", default="threads", show_default=True, expose_value=False, callback=_keep,
+            help="Where the servers and workers of an asynchronous strategy run: threads of this "
+            "process, or ray; `graphc backends` lists the drivers.",
+        ),
+        click.option(
+            "--driver-address", metavar="ADDRESS", expose_value=False, callback=_keep,
+            help="Cluster that the driver connects to, such as 10.0.0.1:6379, or auto. Default: "
+            "processes on this machine.",
+        ),
+        click.option(
+            "--journals", type=click.Path(path_type=Path), expose_value=False, callback=_keep,
+            help="Folder for the servers' journals, from which a server that is killed comes back. "
+            "All machines of a cluster must have it. Default: a temporary one.",
+        ),
+    ]  # fmt: skip
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def chosen_driver() -> str | DriverPlugin:
+    """The driver that the options of the running command say. Raises G0577, G0701."""
+    from graphc.runtime.backends import plugins
+
+    meta = click.get_current_context().meta
+    name: str = meta["graphc.driver"]
+    address, journals = meta["graphc.driver_address"], meta["graphc.journals"]
+    if address is None and journals is None:
+        return name
+    return plugins.driver(name).at(address, journals)
