@@ -1,0 +1,46 @@
+"""A job that trains a small model under several strategies, and prints what came out, by process.
+
+With `wrong K`, process K gets an index out of range in its part of the second batch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from runtime.test_processes import batch, plan
+
+from graphc.runtime.trainer import Trainer
+from graphc.support.errors import GraphcError
+
+
+def hashed(strategy: str) -> str:
+    with Trainer(plan(strategy), transport="mpi") as trainer:
+        losses = [trainer.step(batch(k, n))["loss"] for k, n in enumerate((16, 16, 11, 16))]
+        values = sorted((k, v.tobytes()) for k, v in trainer.variables().items())
+    return hashlib.sha256(repr((losses, values)).encode()).hexdigest()
+
+
+def wrong(process: int) -> list[object]:
+    with Trainer(plan("mirrored(4)"), transport="mpi") as trainer:
+        processes = trainer.processes
+        trainer.step(batch(0))
+        second, text = batch(1), ""
+        second["label"][processes.index * 16 // processes.count] = (
+            99 if processes.index == process else 0
+        )
+        try:
+            trainer.step(second)
+        except GraphcError as error:
+            text = error.code
+        trainer.step(batch(2))
+        return [text, trainer.steps, trainer.params_sha256()]
+
+
+if __name__ == "__main__":
+    found = wrong(int(sys.argv[2])) if sys.argv[1] == "wrong" else [*map(hashed, sys.argv[1:])]
+    print(json.dumps(found), flush=True)

@@ -1,0 +1,121 @@
+"""The transport mpi in real jobs: the bits are those of threads, and all processes end together."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from backends.mpi.conftest import Job
+from runtime.test_processes import STRATEGIES, training
+from runtime.test_processes import plan as plan_of
+
+from graphc.runtime.trainer import Trainer
+
+STEPS = Path(__file__).with_name("steps.py")
+SHORT = ("--epochs", 2, "--json", "--strategy", "mirrored(4) * reproducible(8)")
+
+
+def outputs(out: str) -> list[object]:
+    return [json.loads(line) for line in out.splitlines() if line[:1] in "{["]
+
+
+def of_threads(strategy: str) -> str:
+    losses, values = training(Trainer(plan_of(strategy)))
+    return hashlib.sha256(repr((losses, sorted(values.items()))).encode()).hexdigest()
+
+
+@pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.ci)])
+def test_strategies_of_fixed_order_have_the_bits_of_threads(job: Job, count: int) -> None:
+    chosen = [s for s in STRATEGIES if "reproducible" in s]
+    ended = job(count, STEPS, *chosen)
+    assert ended.status == 0, ended.err
+    assert outputs(ended.out) == [[*map(of_threads, chosen)]] * count
+
+
+@pytest.mark.ci
+def test_all_processes_have_the_same_bits_under_every_strategy(job: Job) -> None:
+    ended = job(2, STEPS, *STRATEGIES)
+    assert ended.status == 0, ended.err
+    first, second = outputs(ended.out)
+    assert first == second
+
+
+@pytest.mark.parametrize("process", [pytest.param(0, marks=pytest.mark.ci), 1])
+def test_a_bad_batch_of_one_process_fails_in_all_and_leaves_them_usable(
+    job: Job, process: int
+) -> None:
+    ended = job(2, STEPS, "wrong", process)
+    assert ended.status == 0, ended.err
+    first, second = outputs(ended.out)
+    assert first == second
+    assert first[:2] == ["G0506", 2]  # type: ignore[index]
+
+
+@pytest.mark.ci
+def test_one_process_speaks_and_writes(graphc_run: Job, tmp_path: Path) -> None:
+    ended = graphc_run(2, *SHORT, "--save", tmp_path / "a.safetensors")
+    assert ended.status == 0, ended.err
+    (report,) = outputs(ended.out)
+    assert isinstance(report, dict) and report["processes"] == 2 and report["hosts"] == 1
+    assert [x.name for x in tmp_path.iterdir()] == ["a.safetensors"]
+    again = graphc_run(4, *SHORT, "--resume", tmp_path / "a.safetensors", "--epochs", 3)
+    other = graphc_run(2, *SHORT, "--epochs", 3)
+    (one,), (two,) = outputs(again.out), outputs(other.out)
+    assert one["params_sha256"] == two["params_sha256"]  # type: ignore[index]
+
+
+def test_an_error_is_printed_once_and_ends_all(graphc_run: Job) -> None:
+    ended = graphc_run(2, "--strategy", "mirrored(3)")
+    assert ended.status != 0
+    assert ended.err.count("G0702") == 1
+    assert "3 devices, and there are 2 processes" in ended.err
+
+
+@pytest.mark.ci
+def test_an_asynchronous_strategy_is_refused(graphc_run: Job) -> None:
+    ended = graphc_run(2, "--strategy", "parameter_server(2, 1, staleness=2)")
+    assert ended.status != 0 and ended.err.count("G0702") == 1
+
+
+@pytest.mark.ci
+def test_ctrl_c_in_one_process_ends_all_after_the_same_step(
+    graphc_run: Job, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.safetensors"
+
+    def interrupt(running: object) -> None:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:  # until process 1 trains
+            time.sleep(0.2)
+            for pid in children(running.pid):  # type: ignore[attr-defined]
+                with open(f"/proc/{pid}/environ") as file:
+                    if "OMPI_COMM_WORLD_RANK=1\0" in file.read() and trains(pid):
+                        os.kill(pid, signal.SIGINT)
+                        return
+
+    ended = graphc_run(2, *SHORT, "--epochs", 100_000, "--save", path, start=interrupt)
+    assert ended.status == 130, ended.err
+    assert "interrupted after step" in ended.err and path.exists()
+
+
+def children(pid: int) -> list[int]:
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            number, _, rest = entry.read_text().partition(" (")
+        except OSError:
+            continue
+        if int(rest.rpartition(") ")[2].split()[1]) == pid:
+            found.append(int(number))
+    return found
+
+
+def trains(pid: int) -> bool:
+    """Whether a process has been busy for a while: it is past its imports and its compilation."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    return int(fields[11]) + int(fields[12]) > 300  # hundredths of a second
