@@ -14,7 +14,7 @@ from graphc.ir.placement import Mesh
 from graphc.plan.plan import SYNC, Plan
 from graphc.runtime.asynchronous.drivers import DriverPlugin
 from graphc.runtime.asynchronous.engine import AsynchronousEngine, Observed
-from graphc.runtime.asynchronous.fit import Training, check_asynchronous, driver_of, warn_of_few
+from graphc.runtime.asynchronous.fit import Training, check_asynchronous, warn_of_few
 from graphc.runtime.asynchronous.numbered_stream import NumberedStream
 from graphc.runtime.backends import plugins
 from graphc.runtime.backends.backend import Backend, FastPath
@@ -37,9 +37,10 @@ from graphc.runtime.data.dataset import Dataset, Position
 from graphc.runtime.data.plan_data import replicas, warn_of_proportion
 from graphc.runtime.data.sharding import Sharding
 from graphc.runtime.data.totals import Totals, counted
+from graphc.runtime.engines import engine_for
 from graphc.runtime.machine.interrupts import Uninterrupted
 from graphc.runtime.machine.jobs import check_alike, check_same_checkpoint, join, of_first
-from graphc.runtime.machine.memory_limits import Limit, check_memory
+from graphc.runtime.machine.memory_limits import check_memory
 from graphc.runtime.results import Metrics, agreed, plains
 from graphc.runtime.synchronous.engine import Engine
 from graphc.runtime.transports.transport import Transport
@@ -87,7 +88,7 @@ class Trainer:
         self.backend = plugins.backend(backend) if isinstance(backend, str) else backend
         limit = check_memory(plan, self.backend, max_bytes)
         check_alike(self.processes, plan, self.backend)
-        self.engine = _engine(
+        self.engine = engine_for(
             plan, self.backend, self.transport, deadline, debug_nans, limit, driver
         )
         first = first_values(plan) | dict(values or {})
@@ -341,8 +342,10 @@ class Trainer:
             made.write(path)
 
     def saved(self, apart: bool = False) -> Saved:
-        """The training as it is now, in memory of its own; if `apart`, without the variables, unless
-        replicas have met for the end of a run. Raises G0505."""
+        """The training as it is now, in memory of its own. Raises G0505.
+
+        apart: without the variables, unless replicas have met for the end of a run
+        """
         apart = apart and self._before_end is None
         values = {} if apart else self.variables()
         copies, before, local_steps = {} if apart else self._own(), {}, self._local_steps
@@ -414,14 +417,3 @@ class Trainer:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _engine(
-    plan: Plan, backend: Backend, transport: Transport, deadline: float | None,
-    debug_nans: bool | None, limit: Limit | None, driver: str | DriverPlugin,
-) -> Engine | AsynchronousEngine:  # fmt: skip
-    more: dict[str, Any] = {"deadline": deadline, "debug_nans": debug_nans}
-    chosen = driver_of(plan, driver)
-    if plan.asynchronous is not None:
-        return AsynchronousEngine(plan, backend, driver=chosen, **more)
-    return Engine(plan.step_programs, backend, transport, joins=plan.joins, limit=limit, **more)

@@ -26,7 +26,7 @@ Call = Callable[..., Any]
 KEYS = {
     "steps", "loss", "metrics", "params_sha256", "strategy", "devices", "backend", "executor",
     "peak_bytes", "sent_bytes", "sent_by_link", "memory", "compile_seconds", "run_seconds",
-    "determinism", "breaks", "kernels", "seed",
+    "determinism", "breaks", "kernels", "seed", "processes", "hosts",
 }  # fmt: skip
 
 

@@ -2,6 +2,8 @@
 
 import threading
 import time
+from contextlib import ExitStack
+from functools import lru_cache
 
 import numpy as np
 import pytest
@@ -30,6 +32,13 @@ MISMATCHES = {
     "lengths": lambda c, x: calls.all_gather(c, x, G, 0, (4, 4, 4 - c.rank // 2), 12),
     "total": lambda c, x: calls.all_gather(c, x, G, 0, (4, 4, 4), 12 + c.rank),
 }
+
+
+@pytest.fixture(scope="module")
+def session():
+    """session(n) is an open session of n devices in this process, whose calls are compared."""
+    with ExitStack() as stack:
+        yield lru_cache(lambda size: stack.enter_context(TRANSPORT.open(size)))
 
 
 @pytest.mark.parametrize("case", MISMATCHES)
