@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import random
@@ -171,3 +172,37 @@ def test_sigterm_finishes_the_save_and_writes_where_the_run_ended(folder: Path, 
     assert [name for name in names() if name.startswith(".")] == []
     whole = report(call("run", "line.gc", *FAST, "--steps", str(STEPS)))["params_sha256"]
     assert report(call(*RUN))["params_sha256"] == whole
+
+
+# -- several processes -----------------------------------------------------------------------------
+
+MPI = importlib.util.find_spec("mpi4py") is not None and shutil.which("mpiexec") is not None
+
+
+@pytest.mark.skipif(not MPI, reason="mpi4py or mpiexec is not installed")
+@pytest.mark.parametrize(
+    "strategy", ["zero(4, stage=3)", pytest.param("tensor_split(2)", marks=pytest.mark.ci)]
+)
+def test_a_run_goes_on_in_another_number_of_processes(
+    folder: Path, call: Call, strategy: str
+) -> None:
+    how = ("--strategy", strategy, "--resume", "saved", *EVERY)
+
+    def by_two(steps: int) -> None:
+        command = ("mpiexec", "--allow-run-as-root", "--oversubscribe", "-n", "2", sys.executable)
+        done = subprocess.run(
+            [*command, "-m", "graphc", "run", "line.gc", *FAST, "--transport", "mpi", *how,
+             "--steps", str(steps)],
+            capture_output=True, text=True, timeout=120,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+
+    whole = report(call("run", "line.gc", *FAST, "--strategy", strategy))["params_sha256"]
+    by_two(4)
+    assert sorted(os.listdir("saved/step-00000004")) == [
+        "manifest.json", "tensors-0.safetensors", "tensors-1.safetensors",
+    ]  # fmt: skip
+    report(call("run", "line.gc", *FAST, *how, "--steps", "6"))
+    by_two(9)
+    assert names() == [f"step-{n:08}" for n in (2, 4, 6, 8, 9)]
+    assert report(call("run", "line.gc", *FAST, *how))["params_sha256"] == whole

@@ -98,7 +98,7 @@ class Saver:
         _check_moments(training.plan, where)
         self.training, self.where = training, where
         self.folder = Path(where.folder)
-        self.written: Path | None = None  # the newest checkpoint of this run
+        self.written: Path | None = None  # the newest checkpoint of this run, in process 0
         self.failure: GraphcError | None = None  # why that of the last save is missing
         self._write: _Write | None = None
         self._saved = training.steps  # the step of the last save
@@ -111,6 +111,7 @@ class Saver:
         if error := said.get("error"):
             raise GraphcError("G0509", error)
         self._run, self._token, self._number = said["run"], said["token"], said["number"]
+        self._none = self._run == self._token  # there is no checkpoint of this training yet
         return self
 
     def _begun(self) -> dict[str, Any]:
@@ -165,8 +166,7 @@ class Saver:
     @property
     def _is_behind(self) -> bool:
         """Whether the newest checkpoint is not of the last step."""
-        none = self.written is None and self._run == self._token
-        return none or self.training.steps > self._saved or self.failure is not None
+        return self._none or self.training.steps > self._saved or self.failure is not None
 
     def _save(self) -> None:
         """Copy the values, and let a thread write them."""
@@ -197,7 +197,7 @@ class Saver:
             return 0.0
         self.failure, self._write = self._outcome(write), None
         if self.failure is None:
-            self.written = write.path
+            self.written, self._none = write.path, False
         else:
             text = f"no checkpoint of step {write.steps}: {self.failure.message}"
             warn("warning", "G0542", text, "the training goes on; older checkpoints stay")
