@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from functools import cached_property
 from importlib.util import find_spec
 
+from graphc.runtime.supervision.connection import deaf
 from graphc.runtime.transports.bridge import Bridge
 from graphc.runtime.transports.local import TRANSPORT as LOCAL
 from graphc.runtime.transports.process_session import JobProcesses, ProcessSession
@@ -29,9 +30,10 @@ class MpiTransport:
 
     @cached_property
     def _bridge(self) -> Bridge:
-        from graphc_mpi.bridge import MpiBridge  # joins the job
+        with deaf("MPI_Init"):
+            from graphc_mpi.bridge import MpiBridge  # joins the job
 
-        return MpiBridge()
+            return MpiBridge()
 
     def processes(self) -> Processes:
         return JobProcesses(self._bridge) if self._bridge.count > 1 else ALONE

@@ -62,9 +62,18 @@ class Launchable(click.Command):
                 if given[name] is not None:
                     option = "-n" if name == "processes" else f"--{name}"
                     raise click.UsageError(f"{option} is an option of --launch")
-            with watched():
+            with watched(_status):
                 return super().invoke(ctx)
         return ctx.exit(_launched(ctx, given))
+
+
+def _status(error: BaseException) -> int:
+    """The exit status that an error gives."""
+    from graphc.runtime.supervision.connection import status_of
+
+    if isinstance(error, click.exceptions.Exit | click.ClickException):
+        return error.exit_code
+    return status_of(error)
 
 
 def _launched(ctx: click.Context, given: dict[str, Any]) -> int:

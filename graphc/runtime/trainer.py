@@ -42,6 +42,7 @@ from graphc.runtime.machine.interrupts import Uninterrupted
 from graphc.runtime.machine.jobs import check_alike, check_same_checkpoint, join, of_first
 from graphc.runtime.machine.memory_limits import check_memory
 from graphc.runtime.results import Metrics, agreed, plains
+from graphc.runtime.supervision.reporter import REPORTER
 from graphc.runtime.synchronous.engine import Engine
 from graphc.runtime.transports.transport import Transport
 
@@ -121,6 +122,7 @@ class Trainer:
         if self.fast_path is not None and (fast := self.fast_path(batch)) is not None:
             return fast
         every, before = self.plan.meta.get("every") or 0, self.steps
+        REPORTER.step(before + 1)
         self._reopen()
         self._meet_after(every)  # where Ctrl-C came between the last step and its meeting
         try:
@@ -252,6 +254,7 @@ class Trainer:
         with saving(self, checkpoint) as after_step, self.engine.stopping:
             for number, (part, position) in enumerate(islice(parts, limit), 1):
                 before = self.steps
+                REPORTER.step(before + 1)
                 try:
                     last = self.step(part)
                 finally:  # Ctrl-C is raised behind a step that was made

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import click
 import pytest
+from cli.conftest import Call
 
 from graphc.cli.launch import Launchable, launch_options, program, restarted
+from graphc.runtime.supervision.local_processes import state
 from graphc.runtime.supervision.supervise import ProcessLost
+from graphc.support.errors import GraphcError
 
 
 @click.command("run", cls=Launchable)
@@ -122,3 +130,73 @@ def test_a_lost_process_has_a_status_of_its_own() -> None:
     from graphc.cli import LOST, _told
 
     assert _told(lost()) == LOST == 75
+
+
+# -- real jobs ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def mpi() -> None:
+    """Skipped, loudly, where no MPI is installed."""
+    from graphc.runtime.supervision.job import mpi_launcher
+
+    try:
+        mpi_launcher()
+    except GraphcError as error:
+        pytest.skip(f"NOT TESTED: graphc run --launch mpi: {error.message}; {error.help}")
+
+
+def test_a_launched_job_has_the_result_of_threads(mpi: None, process: Call) -> None:
+    found = []
+    for launch in ((), ("--launch", "mpi", "-n", "2")):
+        result = process("run", "line.gc", "--strategy", "mirrored(2)", "--json", *launch)
+        assert result.status == 0 and result.err.count("error") == 0, result.err
+        found.append(json.loads(result.out))
+    one, two = found
+    assert (one["processes"], two["processes"]) == (1, 2)
+    assert one["params_sha256"] == two["params_sha256"]
+
+
+def test_a_mistake_in_the_program_ends_a_launched_job_as_any_other(
+    mpi: None, process: Call, folder: Path
+) -> None:
+    (folder / "line.gc").write_text("step line(x: f32[batch]) { loss = y }")
+    result = process("run", "line.gc", "--launch", "mpi", "-n", "2")
+    assert result.status == 1 and result.err.count("error[") == 1, result.err
+    assert result.err.startswith("error[G0")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_launched_job_ends_when_a_process_does(mpi: None, folder: Path, number: int) -> None:
+    command = ["run", "line.gc", "--launch", "mpi", "-n", "2", "--steps", "100000000", "--quiet"]
+    launcher = subprocess.Popen(
+        [sys.executable, "-m", "graphc", *command], stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        pids = in_training(launcher.pid)
+        os.kill(pids[1] if number == signal.SIGKILL else launcher.pid, number)
+        _, err = launcher.communicate(timeout=60)
+    finally:
+        launcher.kill()
+    if number == signal.SIGINT:
+        assert launcher.returncode == 130 and err.startswith("interrupted after step"), err
+    else:
+        assert launcher.returncode == 75 and f"(pid {pids[1]}, rank 1) died" in err
+        assert f"(pid {pids[0]}, rank 0): " in err and "collectives done" in err
+
+
+def in_training(launcher: int) -> list[int]:
+    """The processes of a job, once they train: they have used some processor time by then."""
+    limit = time.monotonic() + 60
+    while time.monotonic() < limit:
+        found = [pid for child in children(launcher) for pid in children(child)]
+        states = [state(pid) for pid in found]
+        if len(found) == 2 and all(s is not None and s.ticks > 130 for s in states):
+            return found
+        time.sleep(0.05)
+    raise AssertionError("the job does not train")
+
+
+def children(pid: int) -> list[int]:
+    return sorted(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))

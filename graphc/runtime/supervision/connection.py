@@ -13,7 +13,7 @@ import select
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
@@ -132,10 +132,10 @@ _current: WatchConnection | None = None
 
 
 @contextmanager
-def watched() -> Iterator[None]:
+def watched(status: Callable[[BaseException], int] | None = None) -> Iterator[None]:
     """Inside, the launcher that started this process watches it, if it is one of graphc's.
 
-    Raises G0585 if the launcher can't be reached.
+    status: the exit status that an error gives. Raises G0585 if the launcher can't be reached.
     """
     global _current
     settings = config.get()
@@ -154,7 +154,7 @@ def watched() -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        _current.goodbye(status_of(error))
+        _current.goodbye((status or status_of)(error))
         raise
     _current.goodbye(0)
 

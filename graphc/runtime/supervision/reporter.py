@@ -54,7 +54,7 @@ class Reporter:
         return {
             "step": self.step_number,
             "ranks": list(self.ranks[:64]),
-            "done": min(list(self._finished.values()), default=0),
+            "done": sum(list(self._finished.values())),
             "call": self.deaf or str(call)[:400],
             "where": "" if self.deaf else str(getattr(call, "where", ""))[:400],
             "waited": max(0.0, monotonic() - since),

@@ -187,6 +187,10 @@ class _Watched:
         ended."""
         self.watch.refresh(ANSWER)
         stood = {m.process: _where(m) for m in self.watch.members.values()}
+        last = {
+            m.process: f"last heard {max(0.0, now - m.told):.1f} s before: {m.standing}"
+            for m in self.watch.members.values()
+        }
         if code == "G0581":  # a peer that died because of it may have been quicker
             lost = [m for m in self.watch.members.values() if m.dead]
         self.end()
@@ -196,10 +200,10 @@ class _Watched:
             fate, more = self.job.fate(first.process, first.pid), ""
             if self.watch.missing and not fate:
                 return self._never_came("before others died")  # mpiexec ended them because of it
-        last = f"last heard {max(0.0, now - first.told):.1f} s before: {first.standing}"
         others = sorted(stood.keys() - {first.process})
         notes = [f"{self.watch.members[k]}: {stood[k]}" for k in others]
-        return _noted(ProcessLost(code, f"{first}{more} {how}{fate}; {last}"), notes)
+        words = f"{first}{more} {how}{fate}; {last[first.process]}"
+        return _noted(ProcessLost(code, words), notes)
 
     # -- an orderly end -------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
+from graphc.runtime.supervision.reporter import REPORTER
 from graphc.runtime.transports.bridge import Bridge, ProcessFailed, Request
 from graphc.runtime.transports.local import LocalSession, Ranks
 from graphc.runtime.transports.processes import Processes
@@ -44,6 +45,7 @@ class ProcessSession:
         self._each = devices_of_process(size, bridge.count)
         self.here = range(self._each * bridge.index, self._each * (bridge.index + 1))
         self.processes: Processes = JobProcesses(bridge)
+        REPORTER.ranks = tuple(self.here)
         ranks = Ranks(self.here, self._each * bridge.on_host, self._begin)
         self._lines: dict[Group, Line] = {}
         self._local = LocalSession(size, deadline, ranks)
@@ -176,6 +178,9 @@ class Watched:
     def wait(self, patience: float | None = None) -> None:
         """Wait until it is done. Raises G0566 if it is not after `patience` seconds."""
         start, looks = time.monotonic(), 0
+        if self.done():
+            return
+        REPORTER.waiting(AGREEMENT, OF_ALL)
         while not self.done():
             if patience is not None and time.monotonic() - start > patience:
                 self.bridge.failed = True
@@ -183,6 +188,19 @@ class Watched:
                 raise ProcessFailed("G0566", text, -1)
             looks += 1
             time.sleep(0 if looks < LOOKS else PAUSE)
+        REPORTER.going_on(OF_ALL)
+
+
+class Agreement:
+    """What the processes tell each other beside the values of a step, for reports."""
+
+    where = ""
+
+    def __str__(self) -> str:
+        return "an agreement of all processes"
+
+
+AGREEMENT, OF_ALL = Agreement(), -1  # in the place of a rank
 
 
 class JobProcesses:

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from graphc.runtime.supervision.reporter import REPORTER
 from graphc.runtime.transports.exchange import Array, Scratch, exchange
 from graphc.runtime.transports.transport import CollectiveCall, Group, PeerFailed
 from graphc.support.errors import GraphcError, InternalError
@@ -177,6 +178,7 @@ class Room:
     def _wait_for(self, rank: int, meeting: Meeting, transfer: Transfer) -> None:
         """Wait for other processes; looks often at first, then less."""
         start, looks = time.monotonic(), 0
+        REPORTER.waiting(meeting.call, rank)
         while not transfer.done():
             if self.failed:
                 self.check()
@@ -186,6 +188,7 @@ class Room:
                     raise self._doom(rank, "G0562", text, self._report())
             looks += 1
             time.sleep(0 if looks < LOOKS else PAUSE)
+        REPORTER.going_on(rank)
 
     def _claim(self, meeting: Meeting) -> int | None:
         with self.mutex:
