@@ -55,16 +55,21 @@ class Limits:
 class ProcessOutput:
     """What the processes print, on this process's standard error.
 
-    Process 0 speaks for the job; the lines of others get their names in front.
+    Process 0 speaks for the job; the lines of others get their names in front. What process 0 has
+    written of a line is shown at the next `tick`, so that no other line comes in between.
     """
 
     def __init__(self) -> None:
         self._begun: dict[int, bytes] = {}
         self._hosts: dict[int, str] = {}
+        self._first = b""  # what process 0 has begun
 
     def __call__(self, process: int, host: str, data: bytes) -> None:
         if process == 0:
-            _write(data)
+            data = self._first + data
+            end = data.rfind(b"\n") + 1
+            self._first = data[end:]
+            _write(data[:end])
             return
         self._hosts[process] = host
         *lines, rest = (self._begun.pop(process, b"") + data).split(b"\n")
@@ -75,13 +80,21 @@ class ProcessOutput:
         head = f"[process {process} on {host}] ".encode()
         _write(b"".join(head + line + b"\n" for line in lines))
 
+    def tick(self) -> None:
+        """Print what process 0 has written without ending the line, such as a progress bar."""
+        _write(self._first)
+        self._first = b""
+
     def flush(self) -> None:
         """Print lines that have no end."""
+        self.tick()
         for process in list(self._begun):
             self(process, self._hosts[process], b"\n")
 
 
 def _write(data: bytes) -> None:
+    if not data:
+        return
     with suppress(OSError, ValueError):
         sys.stderr.flush()
         sys.stderr.buffer.write(data)
@@ -117,7 +130,7 @@ class _Watched:
         self.asked: list[int] = []  # signals that this process got, not yet passed on
         self.stopping = 0
         self.shared: set[SharedFile] = set()
-        self.begun = self.looked = self.watch.poll(0)
+        self.begun = self.looked = self.ticked = self.watch.poll(0)
         self.ended: float | None = None  # when the first process ended by itself
 
     def __enter__(self) -> _Watched:
@@ -135,8 +148,8 @@ class _Watched:
         """Wait for the end of the job; its status. Raises ProcessLost."""
         while True:
             now = self.watch.poll(TICK)
+            self._tick(now)
             self._pass_on()
-            self._note_shared(now)
             if (lost := self._lost(now)) is not None:
                 raise lost
             if self.job.status is not None:
@@ -146,7 +159,15 @@ class _Watched:
                 return self._status()
             if self._over(now):
                 return self._status()
-            _write(self.job.speech())
+
+    def _tick(self, now: float) -> None:
+        """What is looked at now and then: it needs no event."""
+        if now - self.ticked < TICK:
+            return
+        self.ticked = now
+        self.printer.tick()
+        _write(self.job.speech())
+        self._note_shared(now)
 
     def _lost(self, now: float) -> ProcessLost | None:
         members = list(self.watch.members.values())

@@ -12,6 +12,7 @@ import pytest
 from graphc.runtime.supervision import watch as watches
 from graphc.runtime.supervision.frames import LARGEST, Frame, packed
 from graphc.runtime.supervision.reporter import Reporter
+from graphc.runtime.supervision.supervise import ProcessOutput
 from graphc.runtime.supervision.watch import STRANGERS, WatchServer
 
 BEAT = Reporter().position()
@@ -192,3 +193,16 @@ def test_time_in_which_the_launcher_itself_stood_still_is_no_silence(watch: Watc
     now = watch.poll(0.0)
     assert now - watch.members[0].heard < 5.0 and watch.members[0].heard >= before + 55
     peer.close()
+
+
+def test_no_line_comes_into_the_middle_of_another(capfd: pytest.CaptureFixture[str]) -> None:
+    output = ProcessOutput()
+    output(0, "a", b"one")
+    output(2, "b", b"two\nthr")
+    output(0, "a", b" more\nleft")
+    output(1, "a", b"\xff")
+    assert capfd.readouterr().err == "[process 2 on b] two\none more\n"
+    output.tick()
+    assert capfd.readouterr().err == "left"
+    output.flush()
+    assert capfd.readouterr().err == "[process 2 on b] thr\n[process 1 on a] \ufffd\n"
