@@ -14,7 +14,8 @@ piece (k, h * l) of `graphc.ir.leaf_tree`. The tree has every such piece as a no
 it is the balanced tree over the hosts. With another l, a host's leaves are no node of the tree.
 
 A sum over leaves, which is the same tree on any devices, is one conversion through all levels, and
-stays as it is: what a host has of it is a forest, which no value of the graph holds.
+stays as it is: what a host has of it is a forest, which no value of the graph holds. There, each
+process first makes the additions of its own (graphc.runtime.transports.local_first).
 """
 
 from __future__ import annotations

@@ -121,6 +121,11 @@ def reduction_of(call: CollectiveCall) -> CollectiveCall:
     return CollectiveCall(what, call.group, leaves=call.leaves, where=call.where)
 
 
+def add_in_order(rows: Xs, out: Array, op: ReduceOp, order: Joins) -> None:
+    """Write the sum of rows to `out`; (i, j) in `order` means `row i += row j`."""
+    _reduce([_plane(x, 0) for x in rows], [_plane(out, 0)], op, order, Scratch())
+
+
 def _op(call: CollectiveCall) -> ReduceOp:
     source = call.collective.source
     assert isinstance(source, Partial), f"{call} adds nothing up"

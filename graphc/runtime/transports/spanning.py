@@ -18,14 +18,17 @@ import numpy as np
 
 from graphc.ir.collectives import CollectiveKind
 from graphc.ir.orders import Order
+from graphc.ir.placement import Partial, ReduceOp
 from graphc.runtime.transports.bridge import Array, Channel, Request
 from graphc.runtime.transports.exchange import (
     Scratch,
+    add_in_order,
     along,
     exchange,
     join_parts,
     reduction_of,
 )
+from graphc.runtime.transports.local_first import LocalFirst, local_first
 from graphc.runtime.transports.transport import CollectiveCall, Parts
 
 Steps: TypeAlias = Iterator[Request]  # each is done before the next one is asked for
@@ -42,12 +45,14 @@ class Spanning:
         self, call: CollectiveCall, xs: Sequence[Any], outs: Sequence[Any], channel: Channel,
         here: range,
     ) -> None:  # fmt: skip
-        self.call, self.xs, self.outs, self.channel = call, xs, outs, channel
+        self.call, self.outs, self.channel = call, outs, channel
         self._each = len(here)
         self._members = [rank // self._each for rank in call.group]  # processes, by position
         self.me = here.start // self._each
         self.mine = self._of(self.me)
-        self.x = xs[self.mine[0]]
+        self._divided = local_first(call, self._members)
+        self.xs = xs if self._divided is None else self._made_here(self._divided, xs)
+        self.x = self.xs[self.mine[0]]
         self.results = [outs[i] for i in self.mine if outs[i] is not None]
         self.begun = False  # all exchanges that it makes
         self._steps = self._run()
@@ -76,6 +81,15 @@ class Spanning:
         """The positions of a process's ranks."""
         return [i for i, member in enumerate(self._members) if member == process]
 
+    def _made_here(self, divided: LocalFirst, xs: Sequence[Any]) -> list[Any]:
+        """What this process sends, [pieces, ...] for each of its positions."""
+        own = [x if x is None or self.call.leaves else x[None] for x in xs]
+        sent = divided.reduced(own, self.me, _reduce_op(self.call))
+        first = self.mine[0]
+        return [
+            sent if i == first else sent[:0] if i in self.mine else None for i in range(len(xs))
+        ]
+
     # -- what is sent -----------------------------------------------------------------------------
 
     def _exchanged(self, pieces: Any, got: list[Any]) -> Steps:
@@ -87,9 +101,8 @@ class Spanning:
             _packed([p for i in self.mine for p in pieces(self.xs[i], i, q)], self.x.dtype)
             for q in self.channel.members
         ]
-        like = np.empty(self.x.shape, self.x.dtype)  # its shape is asked for, and never an entry
         shapes = [
-            [[p.shape for p in pieces(like, i, self.me)] for i in self._of(q)]
+            [[p.shape for p in pieces(self._like(i), i, self.me)] for i in self._of(q)]
             for q in self.channel.members
         ]
         receives = [
@@ -106,17 +119,28 @@ class Spanning:
                     got[i].append(data[: prod(shape)].reshape(shape))
                     data = data[prod(shape) :]
 
+    def _like(self, position: int) -> Array:
+        """An array of the shape of what a position sends, of which no entry is asked for."""
+        shape = self.x.shape
+        if self._divided is not None:
+            shape = (self._divided.sent_by(position), *shape[1:])
+        return np.empty(shape, self.x.dtype)
+
     @property
     def _leading(self) -> int:
-        """Dims in front of the value's own: the pieces that leaves make."""
-        return self.call.leaves is not None
+        """Dims in front of the value's own: the pieces that are sent of it."""
+        return self.call.leaves is not None or self._divided is not None
 
     def _flat(self, x: Array) -> Array:
         """x as [pieces, entries], or as [entries]."""
-        return x.reshape(*x.shape[: self._leading], -1)
+        return x.reshape(*x.shape[: self._leading], prod(x.shape[self._leading :]))
 
     def _sum(self, terms: Sequence[Array], out: Array) -> None:
         """Write the sum of the members' terms, in the order of the call."""
+        if self._divided is not None:
+            rows = [np.ascontiguousarray(x) for x in self._divided.rows(terms)]
+            add_in_order(rows, out, _reduce_op(self.call), self._divided.rest)
+            return
         call = reduction_of(self.call)
         exchange(call, [np.ascontiguousarray(x) for x in terms], [out], 0, 1, Scratch())
 
@@ -129,8 +153,7 @@ class Spanning:
             np.copyto(total, self.x)
         else:
             self._sum([self.xs[i] for i in self.mine], total)
-        op = reduction_of(self.call).collective.source.op  # type: ignore[union-attr]
-        request = self.channel.all_reduce(total, op)
+        request = self.channel.all_reduce(total, _reduce_op(self.call))
         if request is None:
             return None
 
@@ -216,6 +239,12 @@ class Spanning:
         """The parts of x that the ranks of a process get."""
         spans = (after.spans[k] for k in self._of(q))
         return [along(x, dim, start, start + n) for start, n in spans]
+
+
+def _reduce_op(call: CollectiveCall) -> ReduceOp:
+    source = call.collective.source
+    assert isinstance(source, Partial), f"{call} adds nothing up"
+    return source.op
 
 
 def _valid(x: Array, parts: Parts, position: int) -> Array:

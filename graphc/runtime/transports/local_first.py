@@ -1,0 +1,96 @@
+"""Sums in a fixed tree over several processes: each process first adds up what it can by itself.
+
+Of the additions of the tree, a process makes those both of whose sides are made of its own pieces
+only. What is left of its pieces is sent, and the other additions follow in their order. No addition
+changes, so the bits are those of one process. If the ranks of a process are neighbours, their
+forests become one (graphc.ir.leaf_tree): a process sends about as much as each of its ranks would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from graphc.ir.leaf_tree import forests, joins
+from graphc.ir.orders import Order
+from graphc.ir.placement import ReduceOp
+from graphc.ops.settle import COMBINE
+from graphc.runtime.transports.transport import CollectiveCall
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+Joins: TypeAlias = Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class LocalFirst:
+    """How the additions of a sum are divided between processes.
+
+    pieces: of every piece, the position that has it and its row there; members: of every position,
+    its process; own: by process, the additions that it makes; left: the pieces that are sent, in
+    order; rest: the additions of these
+    """
+
+    pieces: tuple[tuple[int, int], ...]
+    members: tuple[int, ...]
+    own: dict[int, list[tuple[int, int]]]
+    left: tuple[int, ...]
+    rest: tuple[tuple[int, int], ...]
+
+    def sent_by(self, position: int) -> int:
+        """How many pieces are sent for a position: the first one of a process sends for all."""
+        process = self.members[position]
+        first = self.members.index(process) == position
+        return sum(self._process(k) == process for k in self.left) if first else 0
+
+    def reduced(self, xs: Sequence[Any], process: int, op: ReduceOp) -> Array:
+        """What a process sends: [pieces, ...]. xs: the arrays of its positions, by position."""
+        sums = {k: xs[i][row] for k, (i, row) in enumerate(self.pieces) if xs[i] is not None}
+        made = set[int]()
+        for i, j in self.own.get(process, ()):
+            out = sums[i] if i in made else np.empty(sums[i].shape, sums[i].dtype)
+            sums[i] = COMBINE[op](sums[i], sums[j], out=out)
+            made.add(i)
+        left = [sums[k] for k in self.left if self._process(k) == process]
+        some = next(x for x in xs if x is not None)
+        return np.stack(left) if left else np.empty((0, *some.shape[1:]), some.dtype)
+
+    def rows(self, got: Sequence[Array]) -> Iterator[Array]:
+        """The pieces that were sent, in order. got: what each position has sent, [pieces, ...]."""
+        taken = dict.fromkeys(self.members, 0)
+        for k in self.left:
+            process = self._process(k)
+            yield got[self.members.index(process)][taken[process]]
+            taken[process] += 1
+
+    def _process(self, piece: int) -> int:
+        return self.members[self.pieces[piece][0]]
+
+
+def local_first(call: CollectiveCall, members: Sequence[int]) -> LocalFirst | None:
+    """How a sum in a tree is divided; None for a call of another kind or order.
+
+    members: the process of each position
+    """
+    if call.collective.order is not Order.TREE:
+        return None
+    each, present = call.leaves or (1, len(members))
+    every = forests(len(members), each, present)
+    pieces = [(i, row) for i, forest in enumerate(every) for row in range(len(forest))]
+    made_by: list[int | None] = [members[i] for i, _ in pieces]  # None: several processes
+    own: dict[int, list[tuple[int, int]]] = {}
+    rest, gone = list[tuple[int, int]](), set[int]()
+    for i, j in joins(len(members), each, present):
+        process = made_by[i]
+        if process is not None and process == made_by[j]:
+            own.setdefault(process, []).append((i, j))
+            gone.add(j)
+        else:
+            rest.append((i, j))
+            made_by[i] = None
+    left = [k for k in range(len(pieces)) if k not in gone]
+    number = {k: n for n, k in enumerate(left)}
+    renumbered = tuple((number[i], number[j]) for i, j in rest)
+    return LocalFirst(tuple(pieces), tuple(members), own, tuple(left), renumbered)
