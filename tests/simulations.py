@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
+from typing import Any
 
 from counters import compute, counters
 
+from graphc.runtime.asynchronous.coordinator import RecordedPush
 from graphc.runtime.asynchronous.recordings import Header, Recording, parse, replay
 from graphc.runtime.asynchronous.simulate import Outcome, Simulation, Weather
 
@@ -39,6 +42,13 @@ def check(seed: int) -> Outcome:
     assert staleness is None or oldest <= staleness, f"seed {seed}: {oldest} versions old"
     again = counters(servers)
     recording = parse(Recording(Header(), tuple(outcome.entries)).text())
-    replay(recording.entries, again, compute)
+
+    def same(entry: RecordedPush, results: Mapping[str, Any]) -> None:
+        snapshot = outcome.snapshots.get(entry.order + 1)
+        assert snapshot is None or all(snapshot[s.name] == s.value for s in again), (
+            f"seed {seed}: a mixed snapshot"
+        )
+
+    replay(recording.entries, again, compute, same)
     assert [s.value for s in again] == [s.value for s in stores], f"seed {seed}: replay differs"
     return outcome

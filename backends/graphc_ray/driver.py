@@ -27,6 +27,7 @@ from graphc.runtime.asynchronous.messages import (
     Message,
     PulledVariables,
     Push,
+    Snapshot,
     WorkItem,
 )
 from graphc.runtime.asynchronous.remote import Answer, Failure, RemoteRole, ServerPlace
@@ -34,6 +35,7 @@ from graphc.support import config
 
 POLL = 0.1  # seconds after which the coordinator looks whether it is to stop
 RETRY = 1.0  # seconds after which a role that waits asks again
+LARGE = Push, PulledVariables, Snapshot  # messages with values that may be
 SMALL = 1 << 16  # bytes of values that go along with their letter
 
 
@@ -46,6 +48,16 @@ class Where:
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}" if self.pid else "a process that never started"
+
+
+def _whole(message: Message) -> list[Message]:
+    """The message with its values; none if they are lost."""
+    if not isinstance(message, LARGE) or not isinstance(message.values, ray.ObjectRef):
+        return [message]
+    try:
+        return [replace(message, values=ray.get(message.values))]
+    except ObjectLostError:
+        return []
 
 
 class RoleActor:
@@ -66,14 +78,8 @@ class RoleActor:
         return self._stored(self.remote.work())
 
     def on_message(self, message: Message, batch: Any = None) -> Any:
-        if isinstance(message, Push | PulledVariables) and isinstance(
-            message.values, ray.ObjectRef
-        ):
-            try:
-                message = replace(message, values=ray.get(message.values))
-            except ObjectLostError:
-                return []
-        return self._stored(self.remote.on_message(message, batch))
+        answers = [self.remote.on_message(found, batch) for found in _whole(message)]
+        return self._stored(answers[0]) if answers else []
 
     def on_timer(self) -> Any:
         return self._stored(self.remote.on_timer())
@@ -88,7 +94,7 @@ class RoleActor:
 
     def _referring(self, message: Message) -> Message:
         """The message, with a reference in place of large values; equal values are stored once."""
-        if not isinstance(message, Push | PulledVariables):
+        if not isinstance(message, LARGE):
             return message
         if sum(a.nbytes for a in message.values.values()) <= SMALL:
             return message
@@ -142,7 +148,7 @@ class RayDriver:
     def send(self, letters: Letters) -> None:
         for to, message in letters:
             if to == COORDINATOR:
-                self.happened.append(message)
+                self.happened += _whole(message)
             elif (actor := self.actors.get(to)) is not None:
                 batch = self._batch(message)
                 self._called(to, actor.handle.on_message.remote(message, batch))

@@ -14,8 +14,7 @@ from graphc.ir.placement import Mesh
 from graphc.plan.plan import SYNC, Plan
 from graphc.runtime.asynchronous.drivers import DriverPlugin
 from graphc.runtime.asynchronous.engine import AsynchronousEngine, Observed
-from graphc.runtime.asynchronous.fit import Training, check_asynchronous, warn_of_few
-from graphc.runtime.asynchronous.numbered_stream import NumberedStream
+from graphc.runtime.asynchronous.fit import Training, check_asynchronous, train
 from graphc.runtime.backends import plugins
 from graphc.runtime.backends.backend import Backend, FastPath
 from graphc.runtime.checkpoints.fingerprint import kernel_fingerprint, values_sha256
@@ -25,6 +24,7 @@ from graphc.runtime.checkpoints.saving import (
     Saved,
     first_values,
     fitting,
+    of_same_size,
     read,
     taken_up,
     warn_of_order,
@@ -32,6 +32,7 @@ from graphc.runtime.checkpoints.saving import (
     with_outer,
 )
 from graphc.runtime.checkpoints.tensor_files import Value
+from graphc.runtime.data.ahead import Ahead
 from graphc.runtime.data.batches import Batch, array_of, check_names
 from graphc.runtime.data.dataset import Dataset, Position
 from graphc.runtime.data.plan_data import replicas, warn_of_proportion
@@ -84,7 +85,7 @@ class Trainer:
         self.transport = plugins.transport(transport) if isinstance(transport, str) else transport
         self.processes = join(self.transport)
         self.plan = plan
-        self.position, self.order = Position(), ""
+        self.position, self.order, self.ahead = Position(), "", Ahead()
         self._begun = ""  # the order in which a run that is resumed has begun its epoch
         self.backend = plugins.backend(backend) if isinstance(backend, str) else backend
         limit = check_memory(plan, self.backend, max_bytes)
@@ -239,7 +240,8 @@ class Trainer:
         warn_of_proportion(self.plan, data.examples(sharding), batch)
         last: Metrics = {}
         limit = steps if steps is not None else (epochs or 1) * data.steps(batch, sharding)
-        parts = data.stream(batch, shuffle_seed, self.position, sharding)
+        self.ahead = of_same_size(self.ahead.beyond(self.position), batch)
+        parts = self.ahead.left_out(data.stream(batch, shuffle_seed, self.position, sharding))
         self.order = data.order(batch, shuffle_seed, sharding)
         if self.position.example:
             warn_of_order(self._begun, self.order)
@@ -249,8 +251,10 @@ class Trainer:
             at = self.position
             setting = {"batch": batch, "seed": shuffle_seed, "examples": len(data), "shard": shard}
             setting |= {"epoch": at.epoch, "example": at.example}
-            with saving(self, checkpoint):
-                return self._train(islice(parts, limit), limit, setting, on_step, record, replay)
+            setting |= self.ahead.notes()
+            training = Training(self.engine, record, replay, setting, limit)
+            with saving(self, checkpoint) as after_step:
+                return train(self, islice(parts, limit), training, on_step, after_step)
         with saving(self, checkpoint) as after_step, self.engine.stopping:
             for number, (part, position) in enumerate(islice(parts, limit), 1):
                 before = self.steps
@@ -280,7 +284,8 @@ class Trainer:
         with saving(self, checkpoint) as after_step:
             if isinstance(self.engine, AsynchronousEngine):
                 parts = ((batch, self.position) for batch in batches)
-                return self._train(parts, None, {}, on_step, record, replay)
+                training = Training(self.engine, record, replay, {})
+                return train(self, parts, training, on_step, after_step)
             with self.engine.stopping:
                 for number, batch in enumerate(batches, 1):
                     last = self.step(batch)
@@ -289,27 +294,6 @@ class Trainer:
                         on_step(number, last)
             self._end()
         return last
-
-    def _train(
-        self, parts: Iterator[tuple[Batch, Position]], limit: int | None, setting: Metrics,
-        on_step: OnStep | None, record: str | Path | None, replay: str | Path | None,
-    ) -> Metrics:  # fmt: skip
-        """Let workers and servers train until the batches are used up."""
-        assert isinstance(self.engine, AsynchronousEngine)
-        training = Training(self.engine, record, replay, setting)
-        if limit is not None:
-            training.check(limit)
-            warn_of_few(self.plan, limit)
-        source = NumberedStream(parts)
-
-        def on_push(number: int, results: Mapping[str, Any]) -> None:
-            if on_step:
-                on_step(number, plains(results))
-
-        try:
-            return plains(training.run(source, on_push))
-        finally:
-            self.position = source.applied or self.position
 
     @property
     def observed(self) -> Observed | None:
@@ -357,7 +341,7 @@ class Trainer:
             before = {n: a for n, a in every.items() if a.tobytes() != values[n].tobytes()}
         outer = tuple(n for n, v in self.plan.variables.items() if v.kind == "outer")
         at = self.steps, self.position, self.history, self.plan.meta.get("seed", 0), self.order
-        return Saved(values, *at, copies, before, local_steps, outer)
+        return Saved(values, *at, copies, before, local_steps, outer, ahead=self.ahead)
 
     def resume(self, path: str | Path) -> None:
         """Resume the training that `save` wrote, under any strategy.
@@ -379,6 +363,7 @@ class Trainer:
         self._local_steps, self._before_end = local_steps, None
         self.engine.resume_at("train", saved.steps)
         self.position, self.order, self._begun = saved.position, saved.order, saved.order
+        self.ahead = saved.ahead
         warn_of_change(path, before[-1], now)
         warn_of_seed(path, saved.seed, self.plan)
         self.history = gone_on(before, now)

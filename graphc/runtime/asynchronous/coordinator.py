@@ -29,6 +29,7 @@ from graphc.runtime.asynchronous.messages import (
     Message,
     Ready,
     Recovered,
+    Snapshot,
     WorkItem,
 )  # fmt: skip
 
@@ -53,6 +54,7 @@ class RecordedPush:
 
 
 OnPush = Callable[[RecordedPush, Mapping[str, Any]], None]
+TakeSnapshot = Callable[[Mapping[str, Any]], None]
 
 
 @dataclass
@@ -71,6 +73,8 @@ class Coordinator:
     staleness: the bound, or None
     has:       whether the batch of a number, 0, 1, ... exists; asked in order
     on_entry:  called with every ordered push, and what its step reported
+    snapshot:  called after that; what it returns gets all variables as they are after this push and
+               before the next one, while the run goes on, unless a server is lost meanwhile
     first:     how many pushes the servers' variables have seen before this run
     """
 
@@ -78,6 +82,7 @@ class Coordinator:
     staleness: int | None
     has: Callable[[int], bool]
     on_entry: OnPush = lambda entry, results: None
+    snapshot: Callable[[], TakeSnapshot | None] = lambda: None
     first: int = 0
     version: int = field(init=False)
     closing: bool = False
@@ -92,6 +97,7 @@ class Coordinator:
         self.lost: set[str] = set()
         self.orders: dict[int, tuple[ApplyPush, set[str]]] = {}  # servers that have not applied it
         self.applied = dict.fromkeys(self.servers, self.first)  # pushes, as each server said
+        self.snapshots: dict[int, tuple[TakeSnapshot, dict[str, Any]]] = {}  # by version
 
     # -- messages -------------------------------------------------------------------------------
 
@@ -104,6 +110,8 @@ class Coordinator:
                 return self._done(worker, message)
             case Applied(server=server, order=order):
                 return self._applied(server, order)
+            case Snapshot(server=server, version=version, values=values):
+                return self._snapshot(server, version, values)
             case Recovered(server=server):
                 return [(s, apply) for s, apply in self.on_timer() if s == server]
             case Lost(worker=worker):
@@ -199,12 +207,14 @@ class Coordinator:
         done = piece.done
         assert done is not None
         entry = RecordedPush(self.version, worker, done.number, done.batch, done.versions)
-        apply = ApplyPush(self.version, worker, done.number)
-        self.orders[self.version] = apply, set(self.servers)
         self.version += 1
         if worker not in self.lost:
             self.waiting.append(worker)
         self.on_entry(entry, done.results)
+        if (take := self.snapshot()) is not None:
+            self.snapshots[self.version] = take, {}
+        apply = ApplyPush(entry.order, worker, done.number, take is not None)
+        self.orders[entry.order] = apply, set(self.servers)
         return [(server, apply) for server in self.servers]
 
     def _applied(self, server: str, order: int) -> Letters:
@@ -215,6 +225,17 @@ class Coordinator:
             if not missing:
                 del self.orders[number]
         return self._go_on()
+
+    def _snapshot(self, server: str, version: int, values: Mapping[str, Any]) -> Letters:
+        """The first of several servers that have a variable is the one that counts."""
+        if version in self.snapshots:
+            take, found = self.snapshots[version]
+            found[server] = values
+            if len(found) == len(self.servers):
+                for old in [v for v in self.snapshots if v <= version]:
+                    del self.snapshots[old]
+                take({k: x for s in reversed(self.servers) for k, x in found[s].items()})
+        return []
 
     def _more(self) -> bool:
         """Whether there is another batch to hand out."""

@@ -14,7 +14,12 @@ from numpy.typing import NDArray
 
 from graphc.lowering.program.program import Footprint, by_kind
 from graphc.plan.plan import Plan
-from graphc.runtime.asynchronous.coordinator import Coordinator, OnPush, RecordedPush
+from graphc.runtime.asynchronous.coordinator import (
+    Coordinator,
+    OnPush,
+    RecordedPush,
+    TakeSnapshot,
+)
 from graphc.runtime.asynchronous.drivers import Conductor, DriverPlugin, Recipe, Roles
 from graphc.runtime.asynchronous.numbered_stream import NumberedStream
 from graphc.runtime.asynchronous.programs import (
@@ -66,6 +71,10 @@ class _FirstError:
         except BaseException as error:
             self.error = self.error or error
             return None
+
+
+def _calling(first_error: _FirstError, take: TakeSnapshot | None) -> TakeSnapshot | None:
+    return None if take is None else lambda values: first_error.call(take, values)
 
 
 class AsynchronousEngine:
@@ -158,8 +167,13 @@ class AsynchronousEngine:
             replay([RecordedPush(0, "worker.0", 1, 0, versions)], self.stores, compute, note)
         return metrics
 
-    def run(self, source: NumberedStream[Any], on_push: OnPush) -> None:
+    def run(
+        self, source: NumberedStream[Any], on_push: OnPush,
+        snapshot: Callable[[], TakeSnapshot | None] = lambda: None,
+    ) -> None:  # fmt: skip
         """Train on all batches of a source; on_push is called with every push, in order.
+
+        snapshot: see Coordinator
 
         Ctrl-C finishes the work in progress, then raises KeyboardInterrupt. Raises the error of a
         worker, a server, the source or on_push, after all others have stopped.
@@ -169,6 +183,7 @@ class AsynchronousEngine:
             server_names(self.plan), self.how.staleness,
             lambda number: first_error.error is None and bool(first_error.call(source.has, number)),
             lambda entry, results: first_error.call(note, entry, results),
+            lambda: _calling(first_error, first_error.call(snapshot)),
         )  # fmt: skip
 
         with Uninterrupted() as stop, self._guarded(self.driver.remote):

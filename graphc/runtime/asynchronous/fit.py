@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from graphc.plan.plan import Plan
-from graphc.runtime.asynchronous.coordinator import RecordedPush
+from graphc.runtime.asynchronous.coordinator import RecordedPush, TakeSnapshot
 from graphc.runtime.asynchronous.drivers import DriverPlugin
 from graphc.runtime.asynchronous.engine import AsynchronousEngine
 from graphc.runtime.asynchronous.numbered_stream import NumberedStream
@@ -22,6 +23,15 @@ from graphc.runtime.asynchronous.recordings import (
 )  # fmt: skip
 from graphc.runtime.asynchronous.threads import DRIVER as THREADS
 from graphc.runtime.backends import plugins
+from graphc.runtime.checkpoints.history import History
+from graphc.runtime.checkpoints.saver import AfterStep
+from graphc.runtime.checkpoints.saving import Saved
+from graphc.runtime.checkpoints.sharded import Savable
+from graphc.runtime.data.ahead import Ahead
+from graphc.runtime.data.batches import Batch
+from graphc.runtime.data.dataset import Position
+from graphc.runtime.results import Metrics, plains
+from graphc.runtime.transports.processes import Processes
 from graphc.support.errors import GraphcError, GraphcWarning
 
 FEW = 10  # updates of each worker
@@ -32,11 +42,13 @@ class Training:
 
     record, replayed: files of recordings, or None
     data:             how the batches were made; a recording of others is rejected (G0522)
+    limit:            how many batches there are, if that is known. Raises G0523 if a recording uses
+                      more; warns (G0477) of few
     """
 
     def __init__(
         self, engine: AsynchronousEngine, record: str | Path | None, replayed: str | Path | None,
-        data: Mapping[str, Any],
+        data: Mapping[str, Any], limit: int | None = None,
     ) -> None:  # fmt: skip
         self.engine, self.record = engine, record
         self.header = Header("", "", "", "", {})
@@ -49,8 +61,14 @@ class Training:
             self.recording = load(replayed)
             check_header(self.recording.header, self.header)
             check_bound(self.recording, engine.how.staleness)
+        if limit is not None:
+            self.check(limit)
+            warn_of_few(engine.plan, limit)
 
-    def run(self, source: NumberedStream[Any], on_push: Any) -> Mapping[str, Any]:
+    def run(
+        self, source: NumberedStream[Any], on_push: Any,
+        snapshot: Callable[[], TakeSnapshot | None] = lambda: None,
+    ) -> Mapping[str, Any]:  # fmt: skip
         """Train to the end; returns the results of the last push."""
 
         with recording(self.record, self.header) as write:
@@ -63,7 +81,7 @@ class Training:
             if self.recording is not None:
                 self.engine.replay(self.recording.entries, source, note)
             else:
-                self.engine.run(source, note)
+                self.engine.run(source, note, snapshot)
         return self.results
 
     def check(self, batches: int) -> None:
@@ -72,6 +90,64 @@ class Training:
         if used >= batches:
             text = f"the recording uses batch {used}, but this run has {batches}"
             raise GraphcError("G0523", text, help="replay it with as many epochs or steps")
+
+
+class Trained(Savable, Protocol):
+    """A trainer of an asynchronous plan."""
+
+    position: Position
+    ahead: Ahead
+    order: str
+    history: History
+
+
+@dataclass
+class TrainingSnapshot:
+    """A training as it was after one of its pushes; to be saved (see `Savable`)."""
+
+    plan: Plan
+    resumed: tuple[str, int]
+    processes: Processes
+    made: Saved
+    engine: AsynchronousEngine
+    valid: bool = True
+
+    @property
+    def steps(self) -> int:
+        return self.made.steps
+
+    def saved(self, apart: bool = False) -> Saved:
+        return self.made
+
+
+def train(
+    trainer: Trained, parts: Iterator[tuple[Batch, Position]], training: Training,
+    on_step: Callable[[int, Metrics], None] | None, after_step: AfterStep,
+) -> Metrics:  # fmt: skip
+    """Let workers and servers train until the batches are used up."""
+    source, begun = NumberedStream(parts), (trainer.position, trainer.ahead)
+
+    def on_push(number: int, results: Mapping[str, Any]) -> None:
+        if on_step:
+            on_step(number, plains(results))
+
+    def snapshot() -> TakeSnapshot | None:
+        if not after_step.is_due(trainer.steps):
+            return None
+        position, ahead = source.place(*begun)
+        at = trainer.steps, position, trainer.history, trainer.plan.meta.get("seed", 0)
+
+        def take(values: Mapping[str, Any]) -> None:
+            made = Saved(values, *at, trainer.order, ahead=ahead)
+            plan, resumed, processes = trainer.plan, trainer.resumed, trainer.processes
+            after_step(TrainingSnapshot(plan, resumed, processes, made, training.engine))
+
+        return take
+
+    try:
+        return plains(training.run(source, on_push, snapshot))
+    finally:
+        trainer.position, trainer.ahead = source.place(*begun)
 
 
 def _header(engine: AsynchronousEngine, data: Mapping[str, Any]) -> Header:

@@ -12,6 +12,7 @@ changes nothing. A worker numbers its work 1, 2, ...; (worker, number) identifie
     worker -> coordinator   Done             all servers have it
     coordinator -> servers  ApplyPush        at this position in the order
     server -> coordinator   Applied          it is applied
+    server -> coordinator   Snapshot         all my variables after that push
     server -> coordinator   Recovered        I have started; what have I missed?
     coordinator -> worker   Finish           there is no more work for you
 """
@@ -94,11 +95,15 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class ApplyPush:
-    """Apply a push as number `order` of all, counted from 0."""
+    """Apply a push as number `order` of all, counted from 0.
+
+    snapshot: send the variables as they are then: all servers' together are those of one moment
+    """
 
     order: int
     worker: str
     number: int
+    snapshot: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +112,15 @@ class Applied:
 
     server: str
     order: int
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All variables of a server after `version` pushes, and no more."""
+
+    server: str
+    version: int
+    values: VariableValues
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +152,7 @@ Message: TypeAlias = (
     | Done
     | ApplyPush
     | Applied
+    | Snapshot
     | Recovered
     | Finish
     | Lost

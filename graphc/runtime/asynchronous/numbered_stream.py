@@ -6,6 +6,9 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
+from graphc.runtime.data.ahead import Ahead
+from graphc.runtime.data.dataset import Position
+
 T = TypeVar("T")
 
 
@@ -40,6 +43,13 @@ class NumberedStream(Generic[T]):
         """The batch of a number; it must exist, and not have been released."""
         assert self.has(number), f"there is no batch {number}"
         return self._pending[number][0]
+
+    def place(self: NumberedStream[Position], at: Position, ahead: Ahead) -> tuple[Position, Ahead]:
+        """How far the batches are used, of a stream that began at a position."""
+        with self._lock:
+            more = [self._pending[number][1] for number in self._released]
+            at = self.applied or at
+            return at, ahead.beyond(at, more)
 
     def release(self, number: int) -> None:
         """The batch was used, and will not be requested again."""

@@ -16,6 +16,7 @@ from graphc.runtime.asynchronous.messages import (
     PulledVariables,
     PullRequest,
     Push,
+    Snapshot,
     Staged,
 )  # fmt: skip
 from graphc.support.errors import GraphcError
@@ -148,6 +149,9 @@ class Server:
             self.store.apply(values)
             self.applied[apply.worker] = apply.number
             self.version += 1
+            if apply.snapshot:
+                snapshot = Snapshot(self.name, self.version, self.store.variables())
+                letters.append((COORDINATOR, snapshot))
             for key in [k for k, pull in self.pulls.items() if pull.version <= self.version]:
                 letters += self._pull(self.pulls.pop(key))
         if self.journal is not None and self.journal.full:

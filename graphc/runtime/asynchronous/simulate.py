@@ -13,6 +13,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from graphc.runtime.asynchronous.coordinator import Coordinator, RecordedPush
@@ -58,6 +59,7 @@ class Outcome:
     time: float = 0.0
     workers: int = 0  # how many there were, with those that took a lost one's place
     kills: int = 0  # of servers
+    snapshots: dict[int, Mapping[str, Any]] = field(default_factory=dict)  # by version
     stuck: bool = False  # it came to no end
 
 
@@ -128,7 +130,7 @@ class Simulation:
         self.servers: dict[str, Server] = {}  # those that are not dead
         self.alive: dict[str, Worker] = {}
         self.coordinator = Coordinator(
-            names, self.staleness, lambda i: i < self.batches, self._note
+            names, self.staleness, lambda i: i < self.batches, self._note, self._snapshot
         )
 
     def run(self) -> Outcome:
@@ -145,6 +147,11 @@ class Simulation:
     def _note(self, entry: RecordedPush, results: Mapping[str, Any]) -> None:
         self.outcome.entries.append(entry)
         self.outcome.times.append(self.time)
+
+    def _snapshot(self) -> Callable[[Mapping[str, Any]], None] | None:
+        """A snapshot after every third push."""
+        version = len(self.outcome.entries)
+        return partial(self.outcome.snapshots.__setitem__, version) if version % 3 == 0 else None
 
     # -- the driver -----------------------------------------------------------------------------
 

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from graphc.plan.plan import Plan
 from graphc.runtime.checkpoints.folder import FolderWriter, Portion
 from graphc.runtime.checkpoints.history import warn
 from graphc.runtime.checkpoints.series import newest, remove_oldest, targets
@@ -84,7 +83,7 @@ class _Write:
 class Saver:
     """Saves a training while it goes on; a context manager, which writes the last checkpoint.
 
-    Raises G0543 for a training that is never between two steps, G0509 if it can't write.
+    Raises G0509 if it can't write.
 
     Call `after_step` after each step, as `Trainer.fit` does with a saver that it is given.
 
@@ -95,7 +94,6 @@ class Saver:
     """
 
     def __init__(self, training: Savable, where: Checkpoints) -> None:
-        _check_moments(training.plan, where)
         self.training, self.where = training, where
         self.folder = Path(where.folder)
         self.written: Path | None = None  # the newest checkpoint of this run, in process 0
@@ -129,20 +127,23 @@ class Saver:
         run = here[0] if here == self.training.resumed and here[0] else token
         return {"run": run, "token": token, "number": here[1]}
 
-    def after_step(self) -> None:
-        """Begin to write a checkpoint if one is due after this step."""
-        write, every = self._write, self.where.every
+    def after_step(self, at: Savable | None = None) -> None:
+        """Begin to write a checkpoint if one is due after this step.
+
+        at: the training as it was then, if it has gone on meanwhile
+        """
+        write, every, training = self._write, self.where.every, at or self.training
         if write is not None and self._alone and not write.thread.is_alive():
             self._settle()
-        if every and self.training.steps // every > self._saved // every:
+        if every and training.steps // every > self._saved // every:
             self._note_wait(self._settle())
-            self._save()
+            self._save(training)
 
     def last(self) -> None:
         """Begin to write a checkpoint of the last step, unless there is one: so does the end."""
         self._settle()
         if self.training.valid and self._is_behind:
-            self._save()
+            self._save(self.training)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: object
@@ -168,10 +169,10 @@ class Saver:
         """Whether the newest checkpoint is not of the last step."""
         return self._none or self.training.steps > self._saved or self.failure is not None
 
-    def _save(self) -> None:
+    def _save(self, training: Savable) -> None:
         """Copy the values, and let a thread write them."""
         with Uninterrupted():
-            steps, mine, keep = self.training.steps, self.training.processes, self.where.keep
+            steps, mine, keep = training.steps, training.processes, self.where.keep
             self._number += 1
             writer = FolderWriter(
                 self.folder / f".step-{steps:08}.{self._token}.{self._number}",
@@ -184,7 +185,7 @@ class Saver:
                     remove_oldest(self.folder, self._run, keep)
 
             self._saved = steps
-            self._write = _Write(steps, writer, portion_of(self.training), done)
+            self._write = _Write(steps, writer, portion_of(training), done)
             self._write.thread.start()
 
     def _settle(self) -> float:
@@ -236,21 +237,28 @@ class Saver:
             warn("note", "G0544", text, "the training waits for it; write fewer of them")
 
 
-def _check_moments(plan: Plan, where: Checkpoints) -> None:
-    """Raise G0543 if there is never a moment between two steps."""
-    if plan.asynchronous is not None and where.every is not None:
-        text = f"the workers of {plan.strategy} do not wait for each other between two steps"
-        raise GraphcError("G0543", text, help="write one checkpoint, at the end: no `every`")
+@dataclass(frozen=True)
+class AfterStep:
+    """What a training calls after each step; without a saver, nothing happens."""
+
+    saver: Saver | None = None
+
+    def __call__(self, at: Savable | None = None) -> None:
+        """See `Saver.after_step`."""
+        if self.saver is not None:
+            self.saver.after_step(at)
+
+    def is_due(self, steps: int) -> bool:
+        """Whether a checkpoint is to be written after so many steps."""
+        every = self.saver.where.every if self.saver is not None else None
+        return every is not None and steps % every == 0
 
 
 @contextmanager
-def saving(training: Savable, where: Checkpoints | Saver | None) -> Iterator[Callable[[], object]]:
+def saving(training: Savable, where: Checkpoints | Saver | None) -> Iterator[AfterStep]:
     """What a training calls after each step; a saver that was given is ended by its owner."""
-    match where:
-        case None:
-            yield lambda: None
-        case Saver():
-            yield where.after_step
-        case Checkpoints():
-            with Saver(training, where) as saver:
-                yield saver.after_step
+    if isinstance(where, Checkpoints):
+        with Saver(training, where) as saver:
+            yield AfterStep(saver)
+    else:
+        yield AfterStep(where)

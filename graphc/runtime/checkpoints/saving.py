@@ -33,6 +33,7 @@ from graphc.runtime.checkpoints.folder import read_folder
 from graphc.runtime.checkpoints.history import History, in_json, of_json, warn
 from graphc.runtime.checkpoints.series import is_checkpoint, read_newest
 from graphc.runtime.checkpoints.tensor_files import Value
+from graphc.runtime.data.ahead import Ahead, ahead_of
 from graphc.runtime.data.dataset import Position
 from graphc.runtime.synchronous.engine import run_once
 from graphc.support.errors import GraphcError
@@ -55,6 +56,7 @@ class Saved:
     source:      the file or folder that it was read from
     run:         names the run that wrote the folder, and the number of the checkpoint
     checksum:    of all that was read
+    ahead:       the batches beyond the position that were used already
     """
 
     values: Mapping[str, Value]
@@ -70,6 +72,7 @@ class Saved:
     source: Path | None = None
     run: tuple[str, int] = ("", 0)
     checksum: str = ""
+    ahead: Ahead = field(default_factory=Ahead)
 
     def write(self, path: str | Path) -> None:
         """Write it to a file. Raises G0509."""
@@ -84,6 +87,7 @@ class Saved:
         notes = {k: str(n) for k, n in numbers.items()} | {"history": in_json(self.history)}
         notes |= {"outer": json.dumps(self.outer)} if self.outer else {}
         notes |= {"order": self.order} if self.order else {}
+        notes |= self.ahead.beyond(self.position).notes()
         beside: dict[str, Value] = {f"{name}{COPIES}": a for name, a in self.copies.items()}
         beside |= {f"{name}{BEFORE}": a for name, a in self.before.items()}
         return Checkpoint({**self.values, **beside}, notes)
@@ -126,6 +130,7 @@ def _saved(file: Checkpoint, path: str | Path, run: tuple[str, int]) -> Saved:
         Path(path),
         run,
         file.checksum,
+        ahead_of(file.notes.get("ahead", "")),
     )
 
 
@@ -239,6 +244,17 @@ def warn_of_seed(path: str | Path, before: int, plan: Plan) -> None:
             f"the seed is {now}, but {path} was made with {before}: other random numbers are drawn"
         )
         warn("warning", "G0530", text, f"compile with seed {before} to keep the same bits")
+
+
+def of_same_size(ahead: Ahead, size: int) -> Ahead:
+    """Those batches that were used already, if batches still have that size. Else warns (G0533)."""
+    if ahead.after and size != ahead.size:
+        count = len(ahead.after)
+        text = f"{count} batches of {ahead.size} examples were used before earlier ones"
+        help = f"batches of {size} use their examples again; go on with {ahead.size}"
+        warn("warning", "G0533", text, help)
+        return Ahead(size)
+    return Ahead(size, ahead.after)
 
 
 def warn_of_order(before: str, now: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from simulations import check
 
 from graphc.runtime.asynchronous import simulate
 from graphc.runtime.asynchronous.coordinator import Coordinator, RecordedPush
-from graphc.runtime.asynchronous.messages import ApplyPush, PulledVariables
+from graphc.runtime.asynchronous.messages import ApplyPush, PulledVariables, Snapshot
 from graphc.runtime.asynchronous.server import Server
 from graphc.runtime.asynchronous.worker import Worker
 from graphc.support.errors import GraphcError
@@ -134,7 +135,24 @@ def a_server_keeps_its_state_and_drops_later_records(patch: Patch) -> None:
     around(patch, simulate.MemoryJournal, "read", read)
 
 
+def a_snapshot_is_made_a_push_too_late(patch: Patch) -> None:
+    old = simulate.Simulation._snapshot
+    patch.setattr(simulate.Simulation, "_snapshot", lambda self: (
+        partial(self.outcome.snapshots.__setitem__, len(self.outcome.entries) - 1)
+        if old(self) and len(self.outcome.entries) > 3 else None))  # fmt: skip
+
+
+def a_server_sends_another_snapshot_when_it_is_asked_again(patch: Patch) -> None:
+    def message(old: Any, self: Server, message: Any) -> Any:
+        late = isinstance(message, ApplyPush) and message.snapshot and message.order < self.version
+        snapshot = Snapshot(self.name, message.order + 1, self.store.variables()) if late else None
+        return [*([("coordinator", snapshot)] if snapshot else []), *old(self, message)]
+
+    around(patch, Server, "on_message", message)
+
+
 FAULTS = [
+    a_snapshot_is_made_a_push_too_late, a_server_sends_another_snapshot_when_it_is_asked_again,
     a_server_does_not_write_what_it_stages, a_server_does_not_write_what_it_applies,
     a_server_forgets_who_has_pushed, a_server_keeps_its_state_and_drops_later_records,
     no_bound, one_too_many_under_way, a_lost_batch_is_forgotten,

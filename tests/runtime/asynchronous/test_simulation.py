@@ -33,6 +33,13 @@ def test_the_seeds_have_every_kind_of_weather() -> None:
     assert sum(died) > 20
 
 
+def test_most_snapshots_arrive_though_servers_are_killed() -> None:
+    outcomes = [check(seed) for seed in range(300)]
+    due = sum(len(outcome.entries) // 3 for outcome in outcomes)
+    assert sum(outcome.kills for outcome in outcomes) > 500
+    assert sum(len(outcome.snapshots) for outcome in outcomes) > 0.5 * due
+
+
 def run(workers: int, staleness: int | None, batches: int, weather: Weather) -> Outcome:
     return Simulation(counters(2), compute, batches, workers, staleness, weather).run()
 

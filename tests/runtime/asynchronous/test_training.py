@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +20,15 @@ from graphc.frontend.language.load import module_of_source
 from graphc.plan import plan as plans
 from graphc.runtime.asynchronous.coordinator import RecordedPush
 from graphc.runtime.asynchronous.drivers import Driver, Roles
+from graphc.runtime.asynchronous.engine import AsynchronousEngine
+from graphc.runtime.asynchronous.numbered_stream import NumberedStream
 from graphc.runtime.asynchronous.recordings import load
 from graphc.runtime.asynchronous.threads import ThreadsPlugin
+from graphc.runtime.asynchronous.worker import Worker
 from graphc.runtime.backends.executor import KernelBackend
-from graphc.runtime.data.dataset import Dataset, from_arrays
+from graphc.runtime.checkpoints.saving import Saved, read
+from graphc.runtime.data.ahead import Ahead, ahead_of
+from graphc.runtime.data.dataset import Dataset, Position, from_arrays
 from graphc.runtime.trainer import Trainer
 from graphc.strategies import parse_strategy
 from graphc.support.errors import GraphcError, GraphcWarning
@@ -255,6 +262,107 @@ def test_roles_are_made_elsewhere_with_an_installed_backend_only() -> None:
     ):
         trainer.fit(data(), BATCH, steps=3)
     assert caught.value.code == "G0577"
+
+
+COUNTS = """
+step count(x: f32[batch, 40]) {
+    param w: f32[40] = ones()
+    state seen: f32[40] = zeros()
+    seen <- seen + sum(x, axis=0)
+    minimize mean(x @ w) with sgd(0.1)
+}
+data train = npz("none.npz", batch=5)
+"""
+EYE = from_arrays({"x": np.eye(40, dtype=np.float32)})
+
+
+class Overtaking(ThreadsPlugin):
+    """The worker of batch 1 computes it when the others are done with those up to 5."""
+
+    def start(self, roles: Roles) -> Driver:
+        others = threading.Event()
+
+        def worker(name: str) -> Worker:
+            made = roles.worker(name)
+            compute = made.compute
+
+            def waiting(batch: int, values: Any) -> Any:
+                if batch == 5:
+                    others.set()
+                if batch == 1:
+                    others.wait()
+                return compute(batch, values)
+
+            made.compute = waiting
+            return made
+
+        return super().start(replace(roles, worker=worker))
+
+
+def snapshot_of_a_run(path: Path, after: int) -> None:
+    """Save a training while it runs, as it is after some pushes, of which one is missing."""
+    made = compile_module(
+        module_of_source(COUNTS), parse_strategy("parameter_server(2, 2, staleness=none)")
+    )
+    with Trainer(made, "numpy", driver=Overtaking()) as trainer:
+        engine = trainer.engine
+        assert isinstance(engine, AsynchronousEngine)
+        source = NumberedStream(islice(EYE.stream(5), 8))
+        found: list[Saved] = []
+
+        def snapshot() -> Any:
+            if trainer.steps != after:
+                return None
+            position, ahead = source.place(Position(), Ahead(5))
+            at = trainer.steps, position, trainer.history, 0, EYE.order(5, None)
+            return lambda values: found.append(Saved(dict(values), *at, ahead=ahead))
+
+        engine.run(source, lambda entry, results: None, snapshot)
+        found[0].write(path)
+
+
+@pytest.mark.parametrize("strategy", ["parameter_server(2, 1, staleness=1)", "mirrored(2)"])
+def test_a_training_saved_while_it_runs_goes_on_with_every_example_used_once(
+    tmp_path: Path, strategy: str
+) -> None:
+    file = tmp_path / "at.safetensors"
+    snapshot_of_a_run(file, 3)
+    saved = read(file)
+    assert saved.steps == np.asarray(saved.values["seen"]).sum() / 5 == 3
+    assert (saved.position, saved.ahead.after) == (
+        Position(0, 5),
+        (Position(0, 15), Position(0, 20)),
+    )
+    made = compile_module(module_of_source(COUNTS), parse_strategy(strategy))
+    with Trainer(made, "numpy") as trainer:
+        trainer.resume(file)
+        trainer.fit(EYE, 5, steps=2)
+        trainer.save(file)
+    assert read(file).ahead.after == ()
+    with Trainer(made, "numpy") as trainer:
+        trainer.resume(file)
+        trainer.fit(EYE, 5, steps=8 - 5)
+        assert trainer.steps == 8
+        assert np.array_equal(trainer.variables()["seen"], np.ones(40))
+        assert trainer.position == Position(1, 0)
+
+
+@pytest.mark.filterwarnings("default")
+def test_other_batches_than_those_of_the_checkpoint_are_a_warning(tmp_path: Path) -> None:
+    file = tmp_path / "at.safetensors"
+    snapshot_of_a_run(file, 3)
+    made = compile_module(module_of_source(COUNTS), parse_strategy("one_device()"))
+    with Trainer(made, "numpy") as trainer:
+        trainer.resume(file)
+        with pytest.warns(GraphcWarning, match="2 batches of 5 examples were used before earlier"):
+            trainer.fit(EYE, 4, steps=1)
+
+
+@pytest.mark.parametrize("text", ["[5]", "[5, [[0, -1]]]", "nothing", "[5, [[0, 1, 2]]]", "[5, 5]"])
+def test_a_damaged_list_of_batches_is_refused(text: str) -> None:
+    with pytest.raises(GraphcError, match="list of batches is not well-formed") as caught:
+        ahead_of(text)
+    assert caught.value.code == "G0509"
 
 
 # -- what goes wrong ------------------------------------------------------------------------------

@@ -307,19 +307,21 @@ def test_numbers_below_one_are_refused(numbers: dict[str, Any]) -> None:
     assert error.value.code == "G0543"
 
 
-def test_a_training_without_moments_has_one_checkpoint_at_its_end(tmp_path: Path) -> None:
+@pytest.mark.filterwarnings("ignore::graphc.support.errors.GraphcWarning")  # G0477: few steps
+def test_an_asynchronous_training_is_saved_while_its_workers_run(tmp_path: Path) -> None:
     strategy = "parameter_server(2, 2, staleness=1)"
     with trainer(strategy) as one:
-        with pytest.raises(GraphcError, match="do not wait for each other") as error:
-            train(one, 4, Checkpoints(tmp_path, every=2))
-        assert (error.value.code, one.steps) == ("G0543", 0)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", GraphcWarning)  # G0477: few steps
-            train(one, 4, Checkpoints(tmp_path))
+        train(one, 8, Checkpoints(tmp_path, every=2))
         want = state(one)
-    with trainer(strategy) as again:
-        again.resume(tmp_path)
-        compare(state(again), want, "an asynchronous run")
+    folders = sorted(tmp_path.glob("step-*"))
+    steps = [int(folder.name.removeprefix("step-")) for folder in folders]
+    assert steps == [2, 4, 6, 8]
+    for number, folder in zip(steps, folders, strict=True):
+        with trainer(strategy) as again:
+            again.resume(folder)
+            assert again.steps == again.variables()["step"] == number
+            if number == 8:
+                compare(state(again), want, "an asynchronous run")
 
 
 def test_a_numpy_step_is_saved_by_fit_and_in_a_loop_of_ones_own(tmp_path: Path) -> None:

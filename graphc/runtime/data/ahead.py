@@ -1,0 +1,60 @@
+"""Batches that a training has used before earlier ones, which a resumed training leaves out.
+
+Workers of an asynchronous training overtake each other: all batches up to its position are used,
+and some of those beyond. A checkpoint names them, by the positions behind them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+from graphc.runtime.data.dataset import Position
+from graphc.support.errors import GraphcError
+
+Part = TypeVar("Part")
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """The batches of `size` examples behind which these positions are, in order."""
+
+    size: int = 0
+    after: tuple[Position, ...] = ()
+
+    def beyond(self, position: Position, more: Iterable[Position] = ()) -> Ahead:
+        """Those that lie behind a position, with more of them."""
+        found = {p for p in (*self.after, *more) if _place(p) > _place(position)}
+        return Ahead(self.size, tuple(sorted(found, key=_place)))
+
+    def left_out(
+        self, parts: Iterable[tuple[Part, Position]]
+    ) -> Iterator[tuple[Part, Position]]:  # fmt: skip
+        """The batches of a stream without these."""
+        done = set(self.after)
+        return ((part, position) for part, position in parts if position not in done)
+
+    def notes(self) -> dict[str, str]:
+        """It as a note `ahead`; none if there are none."""
+        text = json.dumps([self.size, [[p.epoch, p.example] for p in self.after]])
+        return {"ahead": text} if self.after else {}
+
+
+def ahead_of(text: str) -> Ahead:
+    """What the note said; none for no text. Raises G0509 for anything else."""
+    if not text:
+        return Ahead()
+    try:
+        size, after = json.loads(text)
+        numbers = [size, *(n for pair in after for n in pair)]
+        if all(type(n) is int and n >= 0 for n in numbers):
+            return Ahead(size, tuple(Position(epoch, example) for epoch, example in after))
+    except (ValueError, TypeError, RecursionError):
+        pass
+    raise GraphcError("G0509", "the checkpoint's list of batches is not well-formed")
+
+
+def _place(position: Position) -> tuple[int, int]:
+    return position.epoch, position.example
