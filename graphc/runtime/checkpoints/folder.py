@@ -42,6 +42,7 @@ from graphc.runtime.checkpoints.tensor_files import (
     JoinedTensor,
     OpenFile,
     StoredTensor,
+    TensorInFile,
     TensorInParts,
     Value,
     damaged,
@@ -318,14 +319,16 @@ def read_folder(folder: Path) -> tuple[Checkpoint, Manifest]:
         text = f"can't read variables from {folder}: {reason_of(error)}"
         raise GraphcError("G0509", text) from None
     tensors = {name: _tensor(layout, files) for name, layout in manifest.tensors.items()}
-    joined = {n: JoinedTensor(tensors[f"{n}{COPIES}"], how) for n, how in manifest.joins.items()}
+    joined = {n: _joined(tensors[f"{n}{COPIES}"], how) for n, how in manifest.joins.items()}
     checksum = hashlib.sha256(manifest.text()).hexdigest()
     return Checkpoint({**tensors, **joined}, manifest.notes, checksum), manifest
 
 
-def _tensor(
-    layout: TensorEntry, files: Mapping[str, Mapping[str, StoredTensor]]
-) -> StoredTensor | TensorInParts:
+def _joined(copies: TensorInFile, how: str) -> TensorInFile:
+    return JoinedTensor(copies.dtype, copies.shape[1:], copies, how)
+
+
+def _tensor(layout: TensorEntry, files: Mapping[str, Mapping[str, StoredTensor]]) -> TensorInFile:
     """A tensor, as the manifest says where it is."""
     parts = [(part.offset, files[part.file][part.name]) for part in layout.parts]
     if len(parts) == 1:

@@ -14,6 +14,7 @@ import json
 import os
 import stat
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
@@ -96,9 +97,23 @@ def _is_loop(error: Exception) -> bool:
     return isinstance(error, OSError) and error.errno == errno.ELOOP
 
 
+class TensorInFile(ABC):
+    """A tensor whose values are read from a file when they are asked for: `read`, np.asarray."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+    @abstractmethod
+    def read(self) -> Array:
+        """The values. Raises G0509 if they are not there, or were changed."""
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return self.read().astype(dtype or self.dtype, copy=False)
+
+
 @dataclass(frozen=True)
-class StoredTensor:
-    """A tensor in a file, whose values are read when they are asked for: `read`, np.asarray.
+class StoredTensor(TensorInFile):
+    """A tensor whose values lie in a row, in C order.
 
     start: where it begins in the file
     crc:   the CRC-32 of its bytes, or None; reading it checks that
@@ -117,7 +132,6 @@ class StoredTensor:
         return prod(self.shape) * self.dtype.itemsize
 
     def read(self) -> Array:
-        """The values. Raises G0509 if they are not there, or are not those of the checksum."""
         try:
             values = np.empty(self.shape, self.dtype)
             whole = self.file.read_into(self.start, bytes_of(values))
@@ -128,12 +142,9 @@ class StoredTensor:
             raise damaged(self.file.path, f"in tensor '{self.name}'")
         return values
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        return self.read().astype(dtype or self.dtype, copy=False)
-
 
 @dataclass(frozen=True)
-class TensorInParts:
+class TensorInParts(TensorInFile):
     """A tensor whose boxes lie in several places. parts: where each begins, and its values."""
 
     dtype: np.dtype[Any]
@@ -141,43 +152,27 @@ class TensorInParts:
     parts: tuple[tuple[tuple[int, ...], StoredTensor], ...]
 
     def read(self) -> Array:
-        """The values. Raises G0509, as `StoredTensor.read` does."""
         values = np.empty(self.shape, self.dtype)
         for offset, part in self.parts:
             box = tuple(slice(at, at + n) for at, n in zip(offset, part.shape, strict=True))
             values[box] = part.read()
         return values
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        return self.read().astype(dtype or self.dtype, copy=False)
-
 
 @dataclass(frozen=True)
-class JoinedTensor:
+class JoinedTensor(TensorInFile):
     """The one value of a variable whose copies are in a file. how: see `joined`."""
 
-    copies: StoredTensor | TensorInParts
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    copies: TensorInFile
     how: str
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.copies.dtype
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.copies.shape[1:]
-
     def read(self) -> Array:
-        """The value. Raises G0509, as `StoredTensor.read` does."""
         return joined(self.copies.read(), self.how)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        return self.read().astype(dtype or self.dtype, copy=False)
 
-
-Stored: TypeAlias = StoredTensor | TensorInParts | JoinedTensor
-Value: TypeAlias = Array | Stored
-IN_FILES = (StoredTensor, TensorInParts, JoinedTensor)
+Value: TypeAlias = Array | TensorInFile
 
 
 def damaged(path: object, what: str, help: str = "") -> GraphcError:

@@ -12,7 +12,7 @@ from graphc.ir.placement import Home, Mesh, Replicated, Split, Varying, local_sh
 from graphc.ir.types import TensorType
 from graphc.lowering.program.program import Program, exact_ranges
 from graphc.plan.replica_copies import check_copies, copy_count
-from graphc.runtime.checkpoints.tensor_files import IN_FILES, Value
+from graphc.runtime.checkpoints.tensor_files import TensorInFile, Value
 from graphc.runtime.data.batches import array_of
 from graphc.runtime.data.supply import copy_padded
 from graphc.support.errors import GraphcError
@@ -89,7 +89,7 @@ def check_variables(
         raise GraphcError("G0510", text, help=f"the variables are: {', '.join(types) or 'none'}")
     arrays: dict[str, Value] = {}
     for name, value in values.items():
-        t, array = types[name], value if isinstance(value, IN_FILES) else array_of(name, value)
+        t, array = types[name], value if isinstance(value, TensorInFile) else array_of(name, value)
         alike = array.shape == t.shape
         if not alike and name in saved:
             alike = check_copies(name, array, t, copy_count(t, program.mesh))
@@ -104,10 +104,10 @@ def check_variables(
 
 def in_memory(values: Mapping[str, Value]) -> Iterator[dict[str, Array]]:
     """The values: those of files one at a time, so that no two of them are in memory at once."""
-    if plain := {n: value for n, value in values.items() if not isinstance(value, IN_FILES)}:
+    if plain := {n: value for n, value in values.items() if not isinstance(value, TensorInFile)}:
         yield plain
     for name, value in values.items():
-        if isinstance(value, IN_FILES):
+        if isinstance(value, TensorInFile):
             some = {name: value.read()}
             yield some
             some.clear()  # before the next one is read
