@@ -27,6 +27,11 @@ from graphc.support import config
 from graphc.support.config import IMPORTED
 from graphc.support.errors import GraphcError, GraphcWarning
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 LIMIT = 1 << 30  # bytes of all files; the ones that were not used for longest are dropped
 MAGIC = "graphc object 1"
 LONGEST = 512  # bytes of a head
@@ -94,6 +99,27 @@ class Objects:
         with contextlib.suppress(OSError):
             self._put(self._path(key), _head(key, content) + content)
             self._drop_oldest()
+
+    @contextlib.contextmanager
+    def making(self, key: str) -> Iterator[None]:
+        """Inside this context no other process makes the object of a key: it waits meanwhile, and
+        finds it then. Where files can't be locked, each makes its own."""
+        if self.folder is None or fcntl is None:
+            yield
+            return
+        try:
+            file = os.open(self._path(key).with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError:
+            yield
+            return
+        try:
+            with contextlib.suppress(OSError):
+                fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                os.unlink(self._path(key).with_suffix(".lock"))
+            os.close(file)
 
     def _path(self, key: str) -> Path:
         assert self.folder is not None

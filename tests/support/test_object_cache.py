@@ -118,3 +118,27 @@ def test_two_writers_that_are_killed_leave_whole_objects(tmp_path: Path) -> None
         assert all(x is None or x == x[:1] * 200_000 for x in found) and any(found)
         written = {p.name[0] for p in (tmp_path / "objects").glob("?.o")}
         assert written == {f"{k}" for k, x in enumerate(found) if x}  # none of them is a half
+
+
+MAKES = """
+import sys, time
+from pathlib import Path
+from graphc.support.object_cache import Objects
+cache = Objects.at(Path(sys.argv[1]))
+with cache.making("k" * 8):
+    if cache.read("k" * 8) is None:
+        print("made", flush=True)
+        time.sleep(0.5)
+        cache.write("k" * 8, b"content")
+assert cache.read("k" * 8) == b"content"
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="files are not locked there")
+def test_an_object_that_several_processes_want_is_made_by_one(tmp_path):
+    program = [sys.executable, "-c", MAKES, str(tmp_path)]
+    running = [subprocess.Popen(program, stdout=subprocess.PIPE) for _ in range(4)]
+    outputs = [process.communicate(timeout=120)[0] for process in running]
+    assert [process.returncode for process in running] == [0] * 4
+    assert sorted(outputs) == [b""] * 3 + [b"made\n"]
+    assert not [*tmp_path.rglob("*.lock")]

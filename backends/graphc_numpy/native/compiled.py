@@ -13,6 +13,7 @@ from graphc.lowering.kernel.lowered import Home, Host, Lowered, Native
 from graphc.lowering.program.program import Instruction, Program
 from graphc.support.config import cache_folder
 from graphc.support.gc_pause import collector_paused
+from graphc.support.object_cache import Objects
 from graphc_numpy.native import records
 from graphc_numpy.native.memory import StepMemory, step_memory
 from graphc_numpy.native.step.error_checks import checks_of, limits_of
@@ -74,12 +75,20 @@ class Preparation:
     @collector_paused()
     def compiled(self) -> Compiled:
         """The machine code."""
-        memory, record = self.memory, self._found
-        if record is None:
-            record = self._lowered.printed()
-            if self._key is not None:
+        record = self._found or self._made()
+        return Compiled(self._program, memory=self.memory, **vars(record))
+
+    def _made(self) -> records.LoadedRecord:
+        """The record of the machine code, which one process makes for all that want it."""
+        if self._key is None:
+            return self._lowered.printed()
+        with Objects.at(cache_folder()).making(self._key):
+            record = records.read(self._key, self._program)
+            if record is None:
+                record = self._lowered.printed()
                 records.write(self._key, self._program, record)
-        return Compiled(self._program, memory=memory, **vars(record))
+        self._found = record
+        return record
 
 
 def compiled(

@@ -214,6 +214,8 @@ class Engine:
         """Let all devices prepare a program, or none: they may share memory for it."""
         if name not in self._prepared:
             self._check_mine()
+            if self.processes.index:  # what another process has compiled is found, and not lowered
+                self._loaded.prepare(name)
             self._check_memory(name)
             self._loaded.prepare(name)
             self._on_devices(lambda comm: self._devices[comm.rank].prepare(name))
