@@ -88,7 +88,7 @@ class Trainer:
         self.position, self.order, self.ahead = Position(), "", Ahead()
         self._begun = ""  # the order in which a run that is resumed has begun its epoch
         self.backend = plugins.backend(backend) if isinstance(backend, str) else backend
-        limit = check_memory(plan, self.backend, max_bytes)
+        limit = check_memory(plan, self.backend, max_bytes, self.processes.hosts)
         check_alike(self.processes, plan, self.backend)
         self.engine = engine_for(
             plan, self.backend, self.transport, deadline, debug_nans, limit, driver

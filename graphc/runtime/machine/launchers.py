@@ -43,11 +43,10 @@ def check_processes(processes: int) -> None:
     found = launch(config.environment())
     if found is None or found.size == processes or config.get().alone:
         return
-    one = "a training takes place in one process"
+    connected = "each would train by itself" if processes == 1 else f"{processes} are connected"
     raise GraphcError(
         "G0565",
-        f"{found.launcher} started this as process {found.rank} of {found.size}, but "
-        + (one if processes == 1 else f"{processes} processes train together"),
-        help="each would train a model of its own and write the same files: start graphc once, "
-        "or set GRAPHC_ALONE=1 if these are separate trainings",
+        f"{found.launcher} started this as process {found.rank} of {found.size}, but {connected}",
+        help="with --transport mpi (transport='mpi') they train one model together, if mpiexec or "
+        "srun started them; GRAPHC_ALONE=1 is for trainings that are meant to be separate",
     )

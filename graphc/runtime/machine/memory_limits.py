@@ -59,12 +59,16 @@ class Limit:
         raise GraphcError("G0204", f"{text}, but the limit is {in_units(self.bytes)}", help=help)
 
 
-def check_memory(plan: Plan, backend: Backend, limit: int | None = None) -> Limit | None:
+def check_memory(
+    plan: Plan, backend: Backend, limit: int | None = None, hosts: int = 1
+) -> Limit | None:
     """Raise G0204 if the programs compiled so far need more than the limit on all devices.
 
-    limit: bytes; None is this machine's memory, if the system reports it
+    limit: bytes; None is this machine's memory, if the system reports it; hosts: how many machines
+    like this one the devices are on
     """
-    limit = machine_bytes() if limit is None else limit
+    own = machine_bytes()
+    limit = own * hosts if limit is None and own is not None else limit
     if limit is None:
         return None
     result = Limit(limit, "train")

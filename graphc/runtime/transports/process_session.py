@@ -27,7 +27,8 @@ from graphc.support.errors import GraphcError, codes
 
 T = TypeVar("T")
 GRACE = 1.0  # seconds that what a process sent before it ended may take to arrive
-LOOKS, PAUSE = 200, 5e-5  # at another process before one sleeps in between, and for how long
+LOOKS, PAUSE = 5000, 5e-5  # at another process before one sleeps in between, and for how long
+EACH = 16  # looks between those for failures
 ENDED = "ended"
 
 
@@ -157,12 +158,14 @@ class Watched:
 
     request: Request
     bridge: Bridge
+    _looks: int = 0
     _gone: float | None = None  # when a process that has ended was first noticed
 
     def done(self) -> bool:
         if self.request.done():
             return True
-        failure = self.bridge.failure()
+        self._looks += 1
+        failure = self.bridge.failure() if self._looks % EACH == 0 else None
         if failure is not None:
             self._look(*failure)
         return False

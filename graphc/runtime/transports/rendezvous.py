@@ -20,7 +20,7 @@ from graphc.runtime.transports.exchange import Array, Scratch, exchange
 from graphc.runtime.transports.transport import CollectiveCall, Group, PeerFailed
 from graphc.support.errors import GraphcError, InternalError
 
-LOOKS, PAUSE = 200, 5e-5  # at another process before one sleeps in between, and for how long
+LOOKS, PAUSE = 5000, 5e-5  # at another process before one sleeps in between, and for how long
 SMALL = 1 << 16  # bytes posted to a meeting up to which one rank does the whole exchange
 END = "end"
 

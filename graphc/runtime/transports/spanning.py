@@ -148,11 +148,12 @@ class Spanning:
 
     def _channels_own(self) -> Steps | None:
         """The channel's own sum of what the members of each process make together."""
-        total = np.empty(self.x.shape, self.x.dtype)
-        if len(self.mine) == 1:
-            np.copyto(total, self.x)
-        else:
+        alone = len(self.mine) == 1
+        total = self.results[0] if alone else np.empty(self.x.shape, self.x.dtype)
+        if not alone:
             self._sum([self.xs[i] for i in self.mine], total)
+        elif total is not self.x:
+            np.copyto(total, self.x)
         request = self.channel.all_reduce(total, _reduce_op(self.call))
         if request is None:
             return None
@@ -161,7 +162,8 @@ class Spanning:
             self.begun = True
             yield request
             for out in self.results:
-                np.copyto(out, total)
+                if out is not total:
+                    np.copyto(out, total)
 
         return steps()
 
