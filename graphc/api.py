@@ -8,7 +8,7 @@ for batch in batches:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -231,7 +231,9 @@ class StepTrainer:
         """
         return Saver(self.trainer, where)
 
-    def load(self, path: str | Path, *, partial: bool = False) -> None:
+    def load(
+        self, path: str | Path, *, partial: bool = False, names: Mapping[str, str] | None = None
+    ) -> None:
         """Resume the training that `save` wrote, under any strategy; or from the newest good
         checkpoint in a folder.
 
@@ -241,14 +243,16 @@ class StepTrainer:
 
         partial: start a new training from the params and states of any .safetensors file that this
                  step has too, by name and type; what is left out is named in a warning (G0531), and
-                 `steps` stays
+                 `steps` stays. Also of an index of several files, and of torch's .pt files.
+        names:   with `partial`, which tensor of the file is which variable: {"w1": "fc.weight.T"};
+                 `.T` is the transpose
 
         Raises G0509 for a file that is damaged or not a training, G0510 for one with other
         variables. Warns (G0527-G0530) if the bits will differ from those of an uninterrupted
         training.
         """
         if partial:
-            self.trainer.start_from(path)
+            self.trainer.start_from(path, names)
         else:
             self.trainer.resume(path)
 

@@ -24,6 +24,7 @@ COMMANDS = {
         "graphc.cli.compile",
         "Compile a .gc file to a plan, which runs without the source.",
     ),
+    "export": ("graphc.cli.export", "Write the weights of a checkpoint for other programs."),
     "check": ("graphc.cli.check", "Check that distributed training gives one device's result."),
     "show": ("graphc.cli.show", "Print or draw the graph after any pass."),
     "opt": ("graphc.cli.show", "Run passes on a graph in text form (.gir)."),

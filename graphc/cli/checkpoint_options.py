@@ -1,4 +1,4 @@
-"""The options of `graphc run` that write checkpoints while it trains."""
+"""The options of `graphc run` that write checkpoints while it trains, and where it starts from."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from graphc.runtime.trainer import Trainer
 
 OPTIONS = (
+    click.option(
+        "--load-names", type=click.Path(path_type=Path), metavar="JSON",
+        help="Which tensor of --load is which variable: a file such as "
+        '{"w1": "fc1.weight.T"}; .T is the transpose. Default: those of the same name.',
+    ),
     click.option(
         "--checkpoint", type=click.Path(path_type=Path), metavar="DIR",
         help="Write checkpoints into this folder while training, each a folder of its own: "
@@ -61,6 +66,16 @@ def resumed_training(path: Path | None, folder: Path | None) -> Saved | None:
     if path is None or (path == folder and is_empty(path)):
         return None
     return read(path)
+
+
+def start_from(trainer: Trainer, load: Path | None, names: Path | None) -> None:
+    """Start from the weights that --load and --load-names say, if any."""
+    from graphc.runtime.checkpoints.weights import read_names
+
+    if load is not None:
+        trainer.start_from(load, read_names(names) if names is not None else None)
+    elif names is not None:
+        raise click.UsageError("--load-names needs --load")
 
 
 @contextmanager

@@ -85,8 +85,8 @@ check_option = click.option(
 @checkpoint_options
 @click.option(
     "--load", type=click.Path(path_type=Path),
-    help="Start a new training from those variables of a .safetensors file that match by name and "
-    "type.",
+    help="Start a new training from those variables that match by name and type: of a .safetensors "
+    "file, a model.safetensors.index.json, a .pt file of tensors, or a checkpoint.",
 )  # fmt: skip
 @click.option(
     "--record", type=click.Path(path_type=Path),
@@ -111,7 +111,7 @@ def run_command(
     bucket: int, seed: int | None, check_replicas: bool, max_bytes: str | None, backend: str,
     epochs: int | None, steps: int | None,
     save: Path | None, resume: Path | None, load: Path | None,
-    checkpoint: Path | None, every: int | None, keep: int | None,
+    load_names: Path | None, checkpoint: Path | None, every: int | None, keep: int | None,
     record: Path | None, replay: Path | None,
     debug_nans: bool, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
@@ -128,7 +128,12 @@ def run_command(
     on timing. --record saves which push was applied when; --replay repeats it bit for bit. --driver
     ray runs its servers and workers as processes of their own, which may be killed at any time.
     """
-    from graphc.cli.checkpoint_options import checkpointed, checkpoints, resumed_training
+    from graphc.cli.checkpoint_options import (
+        checkpointed,
+        checkpoints,
+        resumed_training,
+        start_from,
+    )
     from graphc.cli.file_arguments import check_outputs, saved
     from graphc.runtime.trainer import Trainer
 
@@ -154,8 +159,7 @@ def run_command(
             if resumed is not None and resume is not None:
                 trainer.take_up(resumed, resume)
                 resumed = None  # its values are no longer needed
-            if load is not None:
-                trainer.start_from(load)
+            start_from(trainer, load, load_names)
         start = time.perf_counter()
         with shown_warnings(), checkpointed(trainer, where) as saver:
             files: dict[str, Any] = {"record": record, "replay": replay, "checkpoint": saver}

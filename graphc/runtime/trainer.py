@@ -369,13 +369,13 @@ class Trainer:
         self.history = gone_on(before, now)
         self.resumed = saved.run
 
-    def start_from(self, path: str | Path) -> None:
-        """Start from those params and states of a .safetensors file that this step has, by name.
+    def start_from(self, path: str | Path, names: Mapping[str, str] | None = None) -> None:
+        """Start from those params and states of a file that this step has: see `read_weights`.
 
         The position of the training in the file is ignored. Warns (G0531) of variables that are not
         in the file or have another type. Raises G0509, and G0510 if none matches.
         """
-        self.load(fitting(path, self.plan))
+        self.load(fitting(path, self.plan, names))
 
     @property
     def _mesh(self) -> Mesh | None:

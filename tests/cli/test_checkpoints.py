@@ -206,3 +206,27 @@ def test_a_run_goes_on_in_another_number_of_processes(
     by_two(9)
     assert names() == [f"step-{n:08}" for n in (2, 4, 6, 8, 9)]
     assert report(call("run", "line.gc", *FAST, *how))["params_sha256"] == whole
+
+
+# -- weights of other programs ---------------------------------------------------------------------
+
+
+def test_weights_go_out_and_come_back_by_the_names_of_another_program(
+    folder: Path, call: Call
+) -> None:
+    import numpy as np
+    from safetensors.numpy import load_file
+
+    report(call("run", "line.gc", *FAST, "--checkpoint", "saved"))
+    Path("names.json").write_text('{"w": "fc.weight.T", "b": "fc.bias"}')
+    made = call("export", "saved", "-o", "fc.safetensors", "--names", "names.json")
+    assert (made.status, made.out) == (0, "wrote fc.safetensors\n"), made.err
+    weights = load_file("fc.safetensors")
+    assert weights.keys() == {"fc.weight", "fc.bias"}
+    load = ("--load", "fc.safetensors", "--load-names", "names.json", "--save", "one.safetensors")
+    found = call("run", "line.gc", *FAST, "--steps", "1", *load)
+    assert report(found)["steps"] == 1
+    assert "note[G0531]: 2 of 3 variables start from fc.safetensors; not in it: seen" in found.err
+    assert np.abs(load_file("one.safetensors")["w"] - weights["fc.weight"]).max() < 0.5
+    bare = call("run", "line.gc", "--load-names", "names.json")
+    assert (bare.status, "--load-names needs --load" in bare.err) == (2, True)

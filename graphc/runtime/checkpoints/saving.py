@@ -33,6 +33,7 @@ from graphc.runtime.checkpoints.folder import read_folder
 from graphc.runtime.checkpoints.history import History, in_json, of_json, warn
 from graphc.runtime.checkpoints.series import is_checkpoint, read_newest
 from graphc.runtime.checkpoints.tensor_files import Value
+from graphc.runtime.checkpoints.weights import read_weights
 from graphc.runtime.data.ahead import Ahead, ahead_of
 from graphc.runtime.data.dataset import Position
 from graphc.runtime.synchronous.engine import run_once
@@ -214,19 +215,23 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(every[:SHOWN]) + more
 
 
-def fitting(path: str | Path, plan: Plan) -> dict[str, Value]:
-    """The params and states of any .safetensors file that the plan has with the same name and type.
+def fitting(
+    path: str | Path, plan: Plan, names: Mapping[str, str] | None = None
+) -> dict[str, Value]:
+    """The params and states of a file of weights that the plan has with the same name and type.
+
+    names: which tensor is which variable (see `read_weights`)
 
     Warns (G0531) of the others. Raises G0509, and G0510 if there are none.
     """
-    file: Checkpoint = read_checkpoint(path, foreign=True)
+    found = read_weights(path, names)
     types, kinds = types_of(plan), plan.variables
     wanted = [n for n in types if kinds[n].kind in ("param", "state") and n != STEP]
-    same_name = {n: file.values[n] for n in wanted if n in file.values}
+    same_name = {n: found[n] for n in wanted if n in found}
     fit = {n: a for n, a in same_name.items() if a.dtype == types[n].dtype.numpy
            and a.shape == types[n].shape}  # fmt: skip
     if not fit:
-        help = f"the variables are: {_listed(wanted)}; it has: {_listed(file.values)}"
+        help = f"the variables are: {_listed(wanted)}; it has: {_listed(found)}"
         raise GraphcError("G0510", f"{path} has no variable of this step", help=help)
     missing = [n for n in wanted if n not in same_name]
     said = {"not in it": missing, "of another type": [n for n in same_name if n not in fit]}
