@@ -101,14 +101,15 @@ def restarted(job: Callable[[Path | None], int], restarts: int, folder: Path | N
     """The status of a job, which is started again from its last checkpoint if a process is lost.
 
     job: runs to the end; its argument is the folder to resume from, or None for a job that starts
-    as the user said. Raises ProcessLost if one is lost and no restart is left.
+    as the user said: that is what it does until it has written a checkpoint. Raises ProcessLost if
+    a process is lost and no restart is left.
     """
     from graphc.runtime.supervision.supervise import ProcessLost
 
+    before = _newest(folder)
     for number in range(restarts + 1):
-        resumed = folder if number and folder is not None and _has_checkpoint(folder) else None
         try:
-            return job(resumed)
+            return job(folder if number and _newest(folder) != before else None)
         except ProcessLost as lost:
             if number == restarts:
                 raise
@@ -119,9 +120,14 @@ def restarted(job: Callable[[Path | None], int], restarts: int, folder: Path | N
     raise AssertionError("unreachable")
 
 
-def _has_checkpoint(folder: Path) -> bool:
-    """Whether a run has written there; which checkpoint is a good one is found out on loading."""
-    return folder.is_dir() and any(folder.iterdir())
+def _newest(folder: Path | None) -> tuple[str, int] | None:
+    """Which checkpoint in a folder is the newest, if there is one."""
+    from graphc.runtime.checkpoints.series import is_empty, newest
+
+    if folder is None or is_empty(folder):
+        return None
+    found = newest(folder)
+    return (found.run, found.number) if found else None
 
 
 def program(ctx: click.Context, resumed: Path | None = None) -> list[str]:

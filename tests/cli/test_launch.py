@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
 from cli.conftest import Call
 
 from graphc.cli.launch import Launchable, launch_options, program, restarted
+from graphc.runtime.checkpoints.manifest import MANIFEST, Manifest
 from graphc.runtime.supervision.local_processes import state
 from graphc.runtime.supervision.supervise import ProcessLost
 from graphc.support.errors import GraphcError
@@ -64,15 +67,26 @@ def lost() -> ProcessLost:
     return error
 
 
+def write_checkpoint(folder: Path, number: int) -> None:
+    """What is read of a checkpoint to know that it is new."""
+    made = folder / f"step-{number:08}"
+    made.mkdir()
+    (made / MANIFEST).write_bytes(Manifest("run", number, {}, {}, {}).text())
+
+
+@pytest.mark.parametrize("older", [False, True])
 def test_a_job_that_loses_a_process_is_resumed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], older: bool
 ) -> None:
+    """From a checkpoint of its own: one that was there before is another training's."""
     begun: list[Path | None] = []
+    if older:
+        write_checkpoint(tmp_path, 900)
 
     def job(resumed: Path | None) -> int:
         begun.append(resumed)
         if len(begun) == 2:
-            (tmp_path / "step-3").mkdir()
+            write_checkpoint(tmp_path, 901)
         if len(begun) < 4:
             raise lost()
         return 0
@@ -157,6 +171,7 @@ def test_a_launched_job_has_the_result_of_threads(mpi: None, process: Call) -> N
     assert one["params_sha256"] == two["params_sha256"]
 
 
+@pytest.mark.ci
 def test_a_mistake_in_the_program_ends_a_launched_job_as_any_other(
     mpi: None, process: Call, folder: Path
 ) -> None:
@@ -166,6 +181,7 @@ def test_a_mistake_in_the_program_ends_a_launched_job_as_any_other(
     assert result.err.startswith("error[G0")
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_a_launched_job_ends_when_a_process_does(mpi: None, folder: Path, number: int) -> None:
     command = ["run", "line.gc", "--launch", "mpi", "-n", "2", "--steps", "100000000", "--quiet"]
@@ -200,3 +216,86 @@ def in_training(launcher: int) -> list[int]:
 
 def children(pid: int) -> list[int]:
     return sorted(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+
+
+# -- kills in mid-run -----------------------------------------------------------------------------
+
+STRATEGY = "mirrored(2) * reproducible(8)"
+
+
+def killed_again_and_again(folder: Path, kills: int, steps: int) -> dict[str, Any]:
+    """The report of a job, each of whose restarts loses a random process in mid-run."""
+    command = [
+        "run", "line.gc", "--strategy", STRATEGY, "--launch", "mpi", "-n", "2", "--json",
+        "--steps", str(steps), "--checkpoint", "ck", "--checkpoint-every", "40", "--keep", "2",
+        "--restarts", str(kills),
+    ]  # fmt: skip
+    rng, pids = random.Random(kills), list[int]()
+    with open(folder / "err", "wb") as err:
+        launcher = subprocess.Popen(
+            [sys.executable, "-m", "graphc", *command], stdout=subprocess.PIPE, stderr=err,
+            text=True, start_new_session=True,
+        )  # fmt: skip
+    try:
+        for _ in range(kills):
+            pids = in_mid_run(launcher, folder / "ck", pids)
+            time.sleep(rng.random() * 0.2)
+            pid = rng.choice(pids)
+            found = state(pid)
+            assert found is not None and found.letter in "RSD", "it was not alive"
+            os.kill(pid, signal.SIGKILL)
+        out, _ = launcher.communicate(timeout=240)
+    finally:
+        launcher.kill()
+    said = (folder / "err").read_text()
+    assert launcher.returncode == 0, said
+    assert said.count("died by SIGKILL") == kills and f"restart {kills} of {kills}" in said, said
+    report: dict[str, Any] = json.loads(out)
+    return report
+
+
+def in_mid_run(launcher: subprocess.Popen[str], folder: Path, before: list[int]) -> list[int]:
+    """The processes of the job that runs now, once it has written a checkpoint.
+
+    before: those of the job that was killed
+    """
+    limit, pids, seen = time.monotonic() + 120, list[int](), set[str]()
+    while time.monotonic() < limit and launcher.poll() is None:
+        names = set(os.listdir(folder)) if folder.is_dir() else set()
+        if len(pids) < 2 or not {*pids}.isdisjoint(before):
+            pids, seen = processes_of(launcher.pid), names
+        elif any(name.startswith("step-") for name in names - seen):
+            return pids
+        time.sleep(0.01)
+    raise AssertionError("the job writes no checkpoint")
+
+
+def processes_of(launcher: int) -> list[int]:
+    try:
+        return [pid for child in children(launcher) for pid in children(child)]
+    except OSError:  # one has ended meanwhile
+        return []
+
+
+def undisturbed(process: Call, steps: int) -> dict[str, Any]:
+    result = process("run", "line.gc", "--strategy", STRATEGY, "--json", "--steps", steps)
+    report: dict[str, Any] = json.loads(result.out)
+    return report
+
+
+@pytest.mark.parametrize(
+    ("kills", "steps"),
+    [
+        (1, 500),
+        pytest.param(12, 8_000, marks=pytest.mark.ci),
+        pytest.param(200, 120_000, marks=[pytest.mark.slow, pytest.mark.timeout(7200)]),
+    ],
+)
+def test_a_job_that_is_killed_and_resumed_has_the_bits_of_one_that_is_not(
+    mpi: None, process: Call, folder: Path, kills: int, steps: int
+) -> None:
+    disturbed = killed_again_and_again(folder, kills, steps)
+    whole = undisturbed(process, steps)
+    assert (disturbed["steps"], disturbed["processes"]) == (steps, 2)
+    assert disturbed["params_sha256"] == whole["params_sha256"]
+    assert disturbed["loss"] == whole["loss"] and not disturbed["breaks"]
