@@ -58,7 +58,7 @@ PRODUCTS = (
     "{cut2}", "{cut4}", "mirrored(2) * {cut2}", "{cut2} * mirrored(3)",
     "accumulate(2) * {cut2} * mirrored(2)", "zero(2, stage=1) * {cut2}", "zero(3, stage=3) * {cut2}",
     "central_storage(2) * {cut2}", "parameter_server(3, 2) * {cut2}", "zero(2, stage=2)",
-    "mirrored(2) * {cut4}",
+    "mirrored(2) * {cut4}", "multi_worker_mirrored(2, 2) * {cut2}",
 )  # fmt: skip
 
 
@@ -71,7 +71,7 @@ def strategies(graph: Graph, seed: int) -> Iterator[str]:
     for product in rng.sample(PRODUCTS, 3):
         cuts = {f"cut{n}": f"tensor_split({n}{_cut(graph, tiles, rng)})" for n in (2, 4)}
         needs = 4 if "cut4" in product else 2
-        parts = 4 if "accumulate" in product else 3
+        parts = 4 if "accumulate" in product or "multi" in product else 3
         if needs <= tiles and (slots >= parts or (product.startswith("{") and "*" not in product)):
             yield f"{product.format(**cuts)} * {grid}"
 

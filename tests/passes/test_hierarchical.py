@@ -175,6 +175,11 @@ def test_every_bit_stays(sizes: str, reduce: str, monkeypatch: pytest.MonkeyPatc
     assert found == trained(strategy)
 
 
+@pytest.mark.parametrize("strategy", ["mirrored(4{})", "zero(3, stage=3{})", "zero(2, stage=2{})"])
+def test_a_link_changes_no_bit(strategy: str) -> None:
+    assert trained(strategy.format(', link="network"')) == trained(strategy.format(""))
+
+
 def test_every_bit_of_native_code_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     found = trained("multi_worker_mirrored(2, 3)", backend="numpy")
     monkeypatch.setattr(Hierarchical, "run", lambda self, graph: graph)
