@@ -92,6 +92,7 @@ RUNS = {  # name -> (source, strategy, size of a batch)
     "moves": ("moves", "one_device()", 4),
     "rows": ("table", "one_device()", 4),
     "mirrored": ("mlp", "mirrored(2) * accumulate(2)", 8),
+    "hosts": ("mlp", "multi_worker_mirrored(2, 2)", 8),
     "rows2": ("table", "mirrored(2)", 5),
     "moves2": ("moves", "mirrored(2)", 5),
     "split": ("mlp", 'tensor_split(2, {"w1": 1, "w2": 0})', 4),
