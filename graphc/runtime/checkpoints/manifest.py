@@ -108,7 +108,7 @@ class Manifest:
             raise Malformed("it was changed after it was written: its checksum does not match")
         try:
             made = cls(
-                str(body["run"]), _count(body["number"]),
+                _run(body["run"]), _count(body["number"]),
                 {str(k): _text(x) for k, x in body["notes"].items()},
                 {_file(k): _sum(x) for k, x in body["files"].items()},
                 {str(k): _layout(x) for k, x in body["tensors"].items()},
@@ -185,6 +185,12 @@ def _part(entry: Mapping[str, Any]) -> Part:
 
 def _sum(entry: Mapping[str, Any]) -> FileSum:
     return FileSum(_count(entry["bytes"]), _text(entry["sha256"]))
+
+
+def _run(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9]{1,40}", name):
+        raise ValueError(f"'{name[:80]}' is not the name of a run")
+    return name
 
 
 def _file(name: str) -> str:

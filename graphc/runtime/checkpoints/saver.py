@@ -20,7 +20,13 @@ from typing import Any, Self
 
 from graphc.runtime.checkpoints.folder import FolderWriter, Portion
 from graphc.runtime.checkpoints.history import warn
-from graphc.runtime.checkpoints.series import newest, remove_oldest, targets
+from graphc.runtime.checkpoints.series import (
+    aside,
+    newest,
+    remove_oldest,
+    remove_unfinished,
+    targets,
+)
 from graphc.runtime.checkpoints.sharded import Savable, portion_of
 from graphc.runtime.machine.interrupts import Uninterrupted
 from graphc.support.errors import GraphcError
@@ -125,6 +131,7 @@ class Saver:
             return {"error": error.message}
         here = (last.run, last.number) if last else ("", 0)
         run = here[0] if here == self.training.resumed and here[0] else token
+        remove_unfinished(self.folder, run)
         return {"run": run, "token": token, "number": here[1]}
 
     def after_step(self, at: Savable | None = None) -> None:
@@ -175,7 +182,7 @@ class Saver:
             steps, mine, keep = training.steps, training.processes, self.where.keep
             self._number += 1
             writer = FolderWriter(
-                self.folder / f".step-{steps:08}.{self._token}.{self._number}",
+                aside(self.folder, steps, self._run, f"{self._token}.{self._number}"),
                 lambda: targets(self.folder, steps),
                 self._run, self._number, mine.index, mine.count, lambda: self._ended,
             )  # fmt: skip

@@ -28,6 +28,11 @@ def targets(folder: Path, step: int) -> Iterator[Path]:
         number += 1
 
 
+def aside(folder: Path, step: int, run: str, token: str) -> Path:
+    """Where a run writes a checkpoint before it has its name. token: makes it a name of its own."""
+    return folder / f".step-{step:08}.{run}.{token}"
+
+
 def is_checkpoint(folder: Path) -> bool:
     """Whether a folder is a checkpoint, and not a folder of checkpoints."""
     return os.path.lexists(folder / MANIFEST) or NAME.fullmatch(folder.name) is not None
@@ -107,10 +112,19 @@ def remove_oldest(folder: Path, run: str, keep: int) -> list[Path]:
 
 def _remove(path: Path, manifest: Manifest) -> bool:
     """Remove a checkpoint: it first loses its name, so that no half of it is ever found."""
-    hidden = path.with_name(f".{path.name}.{os.urandom(6).hex()}")
+    hidden = path.with_name(f".{path.name}.{manifest.run}.{os.urandom(6).hex()}")
     with suppress(OSError):
         if {*os.listdir(path)} == {MANIFEST, *manifest.files}:
             os.rename(path, hidden)
             remove_folder(hidden)
             return True
     return False
+
+
+def remove_unfinished(folder: Path, run: str) -> None:
+    """Remove what a run that was killed has left half written, or half removed."""
+    left = re.compile(rf"\.{NAME.pattern}\.{re.escape(run)}\.[0-9a-f.]+")
+    with suppress(OSError):
+        for name in os.listdir(folder):
+            if left.fullmatch(name) and not (folder / name).is_symlink():
+                remove_folder(folder / name)

@@ -139,6 +139,7 @@ CHANGES: list[tuple[str, Callable[[dict[str, Any]], Any]]] = [
     ("does not have tensor 'w' as the manifest says", lambda body: part(body).update(name="none")),
     ("is damaged: in tensor 'w'", lambda body: part(body).update(crc32=5)),
     ("it lacks what a manifest has", lambda body: body.pop("notes")),
+    ("is not the name of a run", lambda body: body.update(run="../x")),
     ("it lacks what a manifest has", lambda body: body.update(number=-1)),
     ("it lacks what a manifest has", lambda body: body["tensors"]["w"].update(dtype="X")),
     ("it lacks what a manifest has", lambda body: body["notes"].update(steps=3)),

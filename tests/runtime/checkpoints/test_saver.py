@@ -141,6 +141,24 @@ def test_a_training_that_goes_on_keeps_as_many_as_one_and_a_branch_is_another(
     assert numbers == sorted({*numbers})
 
 
+def test_what_a_killed_run_left_half_written_goes_when_it_is_resumed(tmp_path: Path) -> None:
+    where = Checkpoints(tmp_path, every=2)
+    with trainer() as first:
+        train(first, 2, where)
+    run = read_manifest(tmp_path / "step-00000002").run
+    others = [".step-00000004.0123456789ab.0123456789ab.1", f".step-00000004.{run}", ".step-x"]
+    for name in (f".step-00000004.{run}.0123456789ab.2", f".step-00000001.2.{run}.12ab", *others):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "tensors-0.safetensors").write_text("half")
+    with trainer() as new:  # another training
+        train(new, 1, Checkpoints(tmp_path / "elsewhere"))
+    with trainer() as second:
+        second.resume(tmp_path)
+        train(second, 2, where)
+    kept = ["elsewhere", "step-00000002", "step-00000004"]
+    assert names(tmp_path) == sorted([*others, *kept])
+
+
 def test_the_newest_is_the_one_that_was_written_last(tmp_path: Path) -> None:
     for steps in (3, 2):
         with trainer() as one:
