@@ -17,6 +17,7 @@ from graphc.compiler.plan_cache import compiled
 from graphc.frontend.module import Module
 from graphc.frontend.numpy.trace import TracedStep, record
 from graphc.ir.graph import Graph
+from graphc.runtime.asynchronous.drivers import DriverPlugin
 from graphc.runtime.backends import plugins
 from graphc.runtime.backends.backend import Backend
 from graphc.runtime.checkpoints.saver import Checkpoints, Saver
@@ -39,6 +40,7 @@ def compile(
     state: Any = None,
     backend: str | Backend = "numpy",
     transport: str | Transport = "local",
+    driver: str | DriverPlugin = "threads",
     whole: Sequence[str] = (),
     seed: int = 0,
     order: str = "",
@@ -60,6 +62,8 @@ def compile(
     strategy:      such as "mirrored(4) * accumulate(2)"
     transport:     how devices exchange: "local", threads of this process, or "mpi", where `mpiexec`
                    started the script: its processes, which all run it alike, share the devices
+    driver:        what runs the servers and workers of an asynchronous strategy: "threads" of this
+                   process, or "ray", processes of their own
     whole:         globs of batch leaves that have no batch dim
     seed:          of the initializers and random functions that have none of their own: the same
                    seed gives the same weights and masks under any strategy
@@ -92,7 +96,7 @@ def compile(
             check_peak(plan, made_by, peak)
         trainer = Trainer(
             plan, made_by, values=traced.values, transport=transport, max_bytes=max_bytes,
-            debug_nans=debug_nans,
+            debug_nans=debug_nans, driver=driver,
         )  # fmt: skip
     return StepTrainer(module, traced, trainer)
 

@@ -34,7 +34,8 @@ from graphc.runtime.asynchronous.remote import Answer, Failure, RemoteRole, Serv
 from graphc.support import config
 
 POLL = 0.1  # seconds after which the coordinator looks whether it is to stop
-RETRY = 1.0  # seconds after which a role that waits asks again
+RETRY = 1.0  # seconds after which a role that waits asks again; later it asks less often,
+LONGEST = 8.0  # as what it asks for may be large
 LARGE = Push, PulledVariables, Snapshot  # messages with values that may be
 SMALL = 1 << 16  # bytes of values that go along with their letter
 
@@ -105,12 +106,17 @@ class RoleActor:
 
 @dataclass
 class _Actor:
-    """A role's actor. called: how many calls it has not answered; heard: when it last did."""
+    """A role's actor.
+
+    called:   how many calls it has not answered; heard: when it last did
+    patience: the seconds after which it is asked what it waits for
+    """
 
     handle: Any
     where: Where = Where()
     called: int = 0
     heard: float = 0.0
+    patience: float = RETRY
 
 
 class RayDriver:
@@ -150,6 +156,7 @@ class RayDriver:
             if to == COORDINATOR:
                 self.happened += _whole(message)
             elif (actor := self.actors.get(to)) is not None:
+                actor.patience = RETRY
                 batch = self._batch(message)
                 self._called(to, actor.handle.on_message.remote(message, batch))
 
@@ -250,7 +257,8 @@ class RayDriver:
         """Let roles that wait ask again. So is noticed which ones are gone."""
         self.reminded = self.now()
         for name, actor in self.actors.items():
-            if not actor.called and self.now() - actor.heard >= RETRY:
+            if not actor.called and self.now() - actor.heard >= actor.patience:
+                actor.patience = min(2 * actor.patience, LONGEST)
                 self._called(name, actor.handle.on_timer.remote())
 
 

@@ -49,6 +49,21 @@ def test_a_run_that_is_resumed_at_its_end_has_no_histogram(folder: Path, call: A
     assert "staleness" not in result.out.split("\n", 1)[1]
 
 
+def test_threads_have_no_address_and_no_journals(folder: Path, call: Any) -> None:
+    for option in ("--driver-address", "--journals"):
+        result = call("run", "line.gc", "--strategy", STRATEGY, option, "x")
+        assert result.status == 1
+        assert "error[G0577]: threads run in this process: they have no address" in result.err
+
+
+def test_a_driver_is_for_strategies_with_roles(folder: Path, call: Any) -> None:
+    result = call("run", "line.gc", "--strategy", "mirrored(2)", "--driver", "ray")
+    assert result.status == 1
+    assert (
+        "error[G0575]: mirrored(2) has no servers and workers that the driver 'ray'" in result.err
+    )
+
+
 def test_few_updates_are_warned_of(folder: Path, call: Any) -> None:
     result = call("run", "line.gc", "--strategy", STRATEGY, "--quiet", "--steps", "5")
     assert "warning[G0477]: 5 updates for 3 workers" in result.err

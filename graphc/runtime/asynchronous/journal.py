@@ -127,14 +127,14 @@ class FileJournal:
         assert self._log is not None, "a journal begins with a state"
         content = _packed(record)
         head = HEAD.pack(len(content), zlib.crc32(content))
-        data = head + CHECK.pack(zlib.crc32(head)) + content
         with writing(self._log.name):
-            view = memoryview(data)
-            while view:
-                view = view[self._log.write(view) :]
+            for part in (head + CHECK.pack(zlib.crc32(head)), content):
+                view = memoryview(part)
+                self._bytes += len(part)
+                while view:
+                    view = view[self._log.write(view) :]
             if self.durable:
                 os.fsync(self._log.fileno())
-        self._bytes += len(data)
 
     def close(self) -> None:
         """Write no more."""

@@ -108,6 +108,40 @@ def test_no_role_outlives_a_trainer_that_is_killed(tmp_path: Path) -> None:
             time.sleep(0.1)
 
 
+@pytest.mark.ci
+def test_an_error_of_a_step_names_its_worker_and_leaves_a_usable_trainer(tmp_path: Path) -> None:
+    found = json.loads(output(HERE / "failing_run.py").splitlines()[-1])
+    assert found["code"] == "G0613"
+    assert "'x' has shape" in found["message"]
+    assert any("in worker." in note and "batch 4" in note for note in found["notes"])
+    assert found["before"] == found["counted"] >= 4
+    assert found["after"] == found["before"] + 3
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_finishes_the_work_in_progress(tmp_path: Path, number: int) -> None:
+    x = np.ones((40_000, 6), np.float32)
+    np.savez(tmp_path / "data.npz", x=x, y=x[:, :2])
+    (tmp_path / "model.gc").write_text(PROGRAM)
+    strategy, folder = "parameter_server(2, 1, staleness=2)", tmp_path / "run"
+    words = ("-m", "graphc", "run", tmp_path / "model.gc", "--strategy", strategy, "--json")
+    saving = ("--checkpoint", folder, "--checkpoint-every", "20", "--driver", "ray")
+    with started(*words, *saving) as process:
+        deadline = time.monotonic() + 120
+        while not list(folder.glob("step-*")):
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        os.killpg(process.pid, number)
+        err = process.communicate(timeout=120)[1]
+    assert process.returncode == 128 + number, err
+    assert "Traceback" not in err
+    newest = sorted(folder.glob("step-*"))[-1]
+    with_it = json.loads(output(*words, "--resume", newest, "--steps", newest.name[5:]))
+    assert with_it["steps"] == int(newest.name[5:]) < 5000
+
+
 PROGRAM = """
 step model(x: f32[batch, 6], y: f32[batch, 2]) {
     param w: f32[6, 2] = he_normal()

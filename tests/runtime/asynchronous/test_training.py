@@ -529,6 +529,28 @@ def test_warnings_of_workers_that_wait_servers_that_idle_and_few_updates() -> No
         trainer.fit(data(), BATCH, steps=5)
 
 
+def test_the_python_api_takes_a_driver() -> None:
+    started: list[Roles] = []
+
+    class Own(ThreadsPlugin):
+        name = "own"
+
+        def start(self, roles: Roles) -> Driver:
+            started.append(roles)
+            return super().start(roles)
+
+    batch = {"x": np.ones((8, 3), "f4"), "y": np.ones(8, "f4")}
+    trainer = graphc.compile(
+        lambda params, b: np.mean((b["x"] @ params["w"] - b["y"]) ** 2),
+        {"w": np.zeros(3, "f4")}, batch, optimizer=graphc.optim.sgd(0.1),
+        strategy="parameter_server(2, 1, staleness=1)", driver=Own(),
+    )  # fmt: skip
+    with trainer:
+        trainer.fit([batch] * 4)
+        assert trainer.steps == 4
+    assert len(started) == 1
+
+
 def test_the_python_api_trains_and_replays(tmp_path: Path) -> None:
     def loss(params: Any, batch: Any) -> Any:
         return np.mean((batch["x"] @ params["w"] - batch["y"]) ** 2)
