@@ -74,7 +74,7 @@ class NativeLoaded:
         with self._lock:
             steps = [(self.programs[n], self._prepared(n, alike).memory) for n in names]
         threads = most_threads(self._on_host or first.mesh.devices)
-        return footprints(first, steps, alike or frozenset(), threads)
+        return footprints(first, steps, alike or frozenset(), threads, here)
 
     def device(self, rank: int, comm: Communicator) -> NativeDevice:
         with self._lock:

@@ -153,11 +153,12 @@ class SharedBlocks:
 
 def footprints(
     first: Program, steps: Sequence[tuple[Program, StepMemory]], together: frozenset[str],
-    threads: int,
+    threads: int, here: int,
 ) -> tuple[Footprint, ...]:  # fmt: skip
     """What devices have taken when steps of these programs were prepared, in this order.
 
-    first: a program with all variables; together: those that the devices have once
+    first: a program with all variables; together: those that the devices of a process, of which
+    there are `here`, have once
     """
     mesh, arena, scratch = first.mesh, InTurn(), InTurn()
     for _, memory in steps:
@@ -168,7 +169,7 @@ def footprints(
     return by_kind(
         Footprint(
             devices,
-            sum(share(b.bytes, mesh.devices * (name in together))
+            sum(share(b.bytes, here * (name in together))
                 for name, b in held.items() if b.lies_at(at)),
             sum(b.bytes for b in constants if b.lies_at(at)),
             sum(arena.used),

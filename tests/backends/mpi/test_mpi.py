@@ -119,3 +119,16 @@ def trains(pid: int) -> bool:
     """Whether a process has been busy for a while: it is past its imports and its compilation."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
     return int(fields[11]) + int(fields[12]) > 300  # hundredths of a second
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [pytest.param(500, marks=pytest.mark.ci), pytest.param(10_000, marks=pytest.mark.slow)],
+)
+def test_steps_leave_nothing_behind(job: Job, steps: int) -> None:
+    ended = job(2, STEPS.with_name("soak.py"), steps)
+    assert ended.status == 0, ended.err
+    for growth in outputs(ended.out):
+        assert isinstance(growth, dict)
+        assert growth["threads"] == 0 and growth["files"] == 0, growth
+        assert growth["bytes"] < 1 << 20, growth  # the allocator's own ups and downs
