@@ -183,9 +183,8 @@ MPI = importlib.util.find_spec("mpi4py") is not None and shutil.which("mpiexec")
 
 
 @pytest.mark.skipif(not MPI, reason="mpi4py or mpiexec is not installed")
-@pytest.mark.parametrize(
-    "strategy", ["zero(4, stage=3)", pytest.param("tensor_split(2)", marks=pytest.mark.ci)]
-)
+@pytest.mark.ci
+@pytest.mark.parametrize("strategy", ["zero(4, stage=3)", "tensor_split(2)"])
 def test_a_run_goes_on_in_another_number_of_processes(
     folder: Path, call: Call, strategy: str
 ) -> None:
