@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import threading
@@ -368,3 +369,19 @@ def test_a_numpy_step_is_saved_by_fit_and_in_a_loop_of_ones_own(tmp_path: Path) 
         assert (again.steps, again.params_sha256()) == (5, want)
     steps = [int(name[5:13]) for name in names(tmp_path)]
     assert steps == [2, 3, 4, 5]
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="there is no list of open files")
+def test_saves_and_resumes_leave_no_file_open_and_no_thread_behind(tmp_path: Path) -> None:
+    def held() -> tuple[int, int]:
+        gc.collect()  # what tests before this one have left
+        return len(os.listdir("/proc/self/fd")), threading.active_count()
+
+    with trainer() as one:
+        before = held()
+        train(one, 30, Checkpoints(tmp_path, every=1, keep=2))
+        for _ in range(10):
+            one.resume(tmp_path)
+        after = held()
+        assert after[0] <= before[0] and after[1] <= before[1]
+    assert names(tmp_path) == ["step-00000029", "step-00000030"]
