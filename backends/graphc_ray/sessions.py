@@ -93,9 +93,8 @@ class RayPlugin:
         try:
             _undisturbed(lambda: ray.init(**self._options()))
         except Exception as error:
-            where = f"of {self.address}" if self.address else "on this machine"
-            text = f"Ray {where} does not start: {error}"
-            raise GraphcError("G0577", text, help=_help(self.address)) from error
+            what = f"no Ray at {self.address}" if self.address else "Ray does not start here"
+            raise GraphcError("G0577", f"{what}: {error}", help=_help(self.address)) from error
         self._started = True
 
     def _options(self) -> dict[str, Any]:

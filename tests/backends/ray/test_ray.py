@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import random
+import secrets
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -28,10 +32,11 @@ pytestmark = [
 
 
 @contextmanager
-def started(*command: str | Path) -> Iterator[subprocess.Popen[str]]:
+def started(*command: str | Path, **settings: str) -> Iterator[subprocess.Popen[str]]:
     """A process in a group of its own, which is gone with all others of it in the end."""
     words = [sys.executable, "-W", "ignore", *map(str, command)]
     pipe: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    pipe["env"] = os.environ | settings
     with subprocess.Popen(words, start_new_session=True, **pipe) as process:
         try:
             yield process
@@ -40,8 +45,8 @@ def started(*command: str | Path) -> Iterator[subprocess.Popen[str]]:
                 os.killpg(process.pid, signal.SIGKILL)
 
 
-def output(*command: str | Path, seconds: float = 240) -> str:
-    with started(*command) as process:
+def output(*command: str | Path, seconds: float = 240, **settings: str) -> str:
+    with started(*command, **settings) as process:
         out, err = process.communicate(timeout=seconds)
         assert process.returncode == 0, err
         return out
@@ -151,16 +156,66 @@ data train = npz("data.npz", batch=8, shuffle(seed=0))
 """
 
 
+def command(folder: Path) -> tuple[str | Path, ...]:
+    """Runs a small program, which is written into a folder."""
+    x = np.random.default_rng(0).normal(size=(160, 6)).astype(np.float32)
+    np.savez(folder / "data.npz", x=x, y=x[:, :2])
+    (folder / "model.gc").write_text(PROGRAM)
+    strategy = "parameter_server(2, 1, staleness=2)"
+    return "-m", "graphc", "run", folder / "model.gc", "--strategy", strategy, "--json"
+
+
 @pytest.mark.ci
 def test_the_command_line_runs_on_ray_and_replays_in_threads(tmp_path: Path) -> None:
-    x = np.random.default_rng(0).normal(size=(160, 6)).astype(np.float32)
-    np.savez(tmp_path / "data.npz", x=x, y=x[:, :2])
-    (tmp_path / "model.gc").write_text(PROGRAM)
-    strategy = "parameter_server(2, 1, staleness=2)"
-    words = ("-m", "graphc", "run", tmp_path / "model.gc", "--strategy", strategy, "--json")
-    schedule = tmp_path / "run.sched"
+    words, schedule = command(tmp_path), tmp_path / "run.sched"
     first = json.loads(output(*words, "--driver", "ray", "--record", schedule))
     again = json.loads(output(*words, "--replay", schedule))
     assert first["steps"] == 20
     assert first["params_sha256"] == again["params_sha256"]
     assert first["staleness"] == again["staleness"]
+
+
+@contextmanager
+def cluster(folder: Path, token: str) -> Iterator[str]:
+    """The address of a cluster of one node, on loopback."""
+    address = f"127.0.0.1:{random.randrange(20000, 30000)}"
+    words = ("-m", "ray.scripts.scripts", "start", "--head", "--block", "--num-cpus=3")
+    words += ("--node-ip-address=127.0.0.1", "--port", address.partition(":")[2])
+    words += ("--include-dashboard=false", "--object-store-memory=100000000")
+    words += ("--temp-dir", str(folder))
+    with started(*words, **LONELY, RAY_AUTH_TOKEN=token) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "Ray runtime started" in line:
+                break
+        yield address
+
+
+LONELY = {
+    "RAY_AUTH_MODE": "token",
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
+
+
+@pytest.mark.ci
+def test_a_run_on_a_cluster_needs_its_token(tmp_path: Path) -> None:
+    token, schedule = secrets.token_hex(32), tmp_path / "run.sched"
+    short = Path(tempfile.mkdtemp(prefix="ray-"))  # paths of sockets are short
+    try:
+        with cluster(short, token) as address:
+            words = command(tmp_path)
+            on_it = (*words, "--driver", "ray", "--driver-address", address)
+            journals = ("--journals", tmp_path / "journals", "--record", schedule)
+            mine = {"RAY_AUTH_TOKEN": token} | LONELY
+            first = json.loads(output(*on_it, *journals, **mine))
+            again = json.loads(output(*words, "--replay", schedule))
+            assert first["params_sha256"] == again["params_sha256"]
+            assert list((tmp_path / "journals").iterdir()) == []
+            other = {"RAY_AUTH_TOKEN": secrets.token_hex(32)} | LONELY
+            with started(*on_it, **other) as refused:
+                err = refused.communicate(timeout=120)[1]
+            assert refused.returncode == 1
+            assert f"error[G0577]: no Ray at {address}" in err
+    finally:
+        shutil.rmtree(short, ignore_errors=True)
