@@ -13,7 +13,7 @@ import select
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NoReturn
 
@@ -42,8 +42,9 @@ class WatchConnection:
         self._socket = _connected(address)
         self._send(hello)
         self._every = self._welcome()
-        self.output = _connected(address)
-        self.output.sendall(packed(hello | {"output": True}))
+        self.outputs = {1: _connected(address), 2: _connected(address)}
+        for handle, link in self.outputs.items():
+            link.sendall(packed(hello | {"output": handle}))
         threading.Thread(target=self._main, name="graphc-watch", daemon=True).start()
 
     def _welcome(self) -> float:
@@ -75,7 +76,8 @@ class WatchConnection:
             yield
         finally:
             self._reporter.deaf = ""
-            self._send(self._reporter.position())
+            shared = [list(file) for file in local_processes.shared_memory(os.getpid())]
+            self._send(self._reporter.position() | {"shared": shared[:64]})
 
     def _main(self) -> None:
         try:
@@ -150,7 +152,7 @@ def watched(status: Callable[[BaseException], int] | None = None) -> Iterator[No
         help = "GRAPHC_WATCH is set by `graphc run --launch`; unset it to run without a launcher"
         message = f"the launcher at {settings.watch} can't be reached: {error}"
         raise GraphcError("G0585", message, help=help) from None
-    _speak_through(_current.output, process)
+    _speak_through(_current.outputs)
     try:
         yield
     except BaseException as error:
@@ -187,11 +189,10 @@ def status_of(error: BaseException) -> int:
             return 70
 
 
-def _speak_through(output: socket.socket, process: int) -> None:
-    """Let the launcher print what this process says: it puts the process's name in front. What
-    process 0 writes to its standard output stays there."""
+def _speak_through(outputs: Mapping[int, socket.socket]) -> None:
+    """Let the launcher print what this process says: it puts the process's name in front, and
+    mpiexec adds nothing to it."""
     sys.stdout.flush()
     sys.stderr.flush()
-    os.dup2(output.fileno(), 2)
-    if process:
-        os.dup2(output.fileno(), 1)
+    for handle, link in outputs.items():
+        os.dup2(link.fileno(), handle)

@@ -145,21 +145,27 @@ class MpiJob:
         sys.stdout.flush()
         self.process = subprocess.Popen(
             launcher.command(program, layout, environment), env=environment,
-            stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            start_new_session=True,
         )  # fmt: skip
-        assert self.process.stderr is not None
-        os.set_blocking(self.process.stderr.fileno(), False)
-        selector.register(self.process.stderr, selectors.EVENT_READ, self._listen)
+        assert self.process.stdout is not None
+        os.set_blocking(self.process.stdout.fileno(), False)
+        selector.register(self.process.stdout, selectors.EVENT_READ, self._listen)
 
     def _listen(self) -> None:
-        assert self.process.stderr is not None
-        data = self.process.stderr.read(1 << 16)
+        """Read what mpiexec has said."""
+        assert self.process.stdout is not None
+        while data := self.process.stdout.read(1 << 16):
+            self.said += data
+            self._at = time.monotonic()
         if data == b"":
-            self._selector.unregister(self.process.stderr)
-        self.said += data or b""
-        self._at = time.monotonic()
+            self._forget()
         if (over := len(self.said) - KEPT) > 0:
             self.said, self._shown = self.said[over:], max(0, self._shown - over)
+
+    def _forget(self) -> None:
+        with suppress(KeyError, ValueError):  # it has been forgotten already
+            self._selector.unregister(self.process.stdout)  # type: ignore[arg-type]
 
     def speech(self, quiet: float = 0.5) -> bytes:
         """What mpiexec has said and nobody has seen, if it has been quiet for that long."""
@@ -191,6 +197,7 @@ class MpiJob:
                 break
             except subprocess.TimeoutExpired:
                 end()
+        self._listen()
         if self.process.wait() < 0:  # killed, Open MPI's leaves a folder of its own
             folder = Path(tempfile.gettempdir()) / f"ompi.{self.process.pid}"
             if folder.is_dir() and folder.stat().st_uid == os.geteuid():
@@ -198,7 +205,6 @@ class MpiJob:
 
     def close(self) -> None:
         """Give up the pipe from mpiexec."""
-        assert self.process.stderr is not None
-        with suppress(KeyError):
-            self._selector.unregister(self.process.stderr)
-        self.process.stderr.close()
+        assert self.process.stdout is not None
+        self._forget()
+        self.process.stdout.close()

@@ -55,13 +55,19 @@ class SharedFile(NamedTuple):
     inode: int
 
 
+def is_of_mpi(path: str) -> bool:
+    """Whether a path is one that an MPI gives to its shared memory."""
+    name = path.removeprefix(SHARED)
+    return name != path and name.startswith(OF_MPI) and "/" not in name
+
+
 def shared_memory(pid: int) -> set[SharedFile]:
     """The shared memory of an MPI that a process has mapped."""
     found = set()
     with suppress(OSError):
         for line in (PROC / str(pid) / "maps").read_text().splitlines():
             fields = line.split(None, 5)
-            if len(fields) == 6 and fields[5].startswith(tuple(SHARED + x for x in OF_MPI)):
+            if len(fields) == 6 and is_of_mpi(fields[5]):
                 found.add(SharedFile(fields[5], int(fields[4])))
     return found
 

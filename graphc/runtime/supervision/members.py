@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
 from graphc.runtime.supervision.frames import BadFrame, Frame, seconds, text, whole
-from graphc.runtime.supervision.local_processes import ProcessState
+from graphc.runtime.supervision.local_processes import ProcessState, SharedFile, is_of_mpi
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,7 @@ class Member:
     told:   when its last heartbeat arrived, by the launcher's clock
     heard:  when it was last known to be alive: then, or when it last used processor time
     moved:  when it was last seen to advance
+    shared: the shared memory that it has said it has
     status: its exit status, once it has said goodbye
     gone:   its connection has ended
     """
@@ -75,6 +76,7 @@ class Member:
     heard: float
     moved: float
     ranks: tuple[int, ...] = ()
+    shared: set[SharedFile] = field(default_factory=set)
     standing: Standing = field(default_factory=Standing)
     state: ProcessState | None = None
     status: int | None = None
@@ -87,6 +89,8 @@ class Member:
         if not isinstance(ranks, list) or not all(type(r) is int and r >= 0 for r in ranks):
             raise BadFrame("ranks are numbers")
         self.ranks, self.told, self.heard = tuple(ranks), now, now
+        if self.here:
+            self.shared |= shared_files(frame.get("shared", []))
         if self.standing.point != before.point:
             self.moved = now
 
@@ -110,6 +114,18 @@ class Member:
             ranks = f", rank{'s' * (len(self.ranks) > 1)} {', '.join(map(str, self.ranks[:8]))}"
             ranks += ", ..." * (len(self.ranks) > 8)
         return f"process {self.process} on {self.host} (pid {self.pid}{ranks})"
+
+
+def shared_files(entries: Any) -> set[SharedFile]:
+    """Files that a process says it shares: of an MPI, in /dev/shm. Raises BadFrame for others."""
+    found = set()
+    for entry in entries if isinstance(entries, list) else [None]:
+        match entry:
+            case [str(path), int(inode)] if is_of_mpi(path):
+                found.add(SharedFile(path, inode))
+            case _:
+                raise BadFrame("shared memory is a path and an inode")
+    return found
 
 
 def frozen(members: Iterable[Member], now: float, heartbeat: float) -> list[Member]:

@@ -53,10 +53,12 @@ class Limits:
 
 
 class ProcessOutput:
-    """What the processes print, on this process's standard error.
+    """What the processes print.
 
-    Process 0 speaks for the job; the lines of others get their names in front. What process 0 has
-    written of a line is shown at the next `tick`, so that no other line comes in between.
+    What process 0 writes to its standard output goes to that of this process, unchanged; all else
+    to its standard error. Process 0 speaks for the job; the lines of others get their names in
+    front. What process 0 has written of a line is shown at the next `tick`, so that no other line
+    comes in between.
     """
 
     def __init__(self) -> None:
@@ -64,7 +66,11 @@ class ProcessOutput:
         self._hosts: dict[int, str] = {}
         self._first = b""  # what process 0 has begun
 
-    def __call__(self, process: int, host: str, data: bytes) -> None:
+    def __call__(self, process: int, host: str, handle: int, data: bytes) -> None:
+        if (process, handle) == (0, 1):
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+            return
         if process == 0:
             data = self._first + data
             end = data.rfind(b"\n") + 1
@@ -89,7 +95,7 @@ class ProcessOutput:
         """Print lines that have no end."""
         self.tick()
         for process in list(self._begun):
-            self(process, self._hosts[process], b"\n")
+            self(process, self._hosts[process], 2, b"\n")
 
 
 def _write(data: bytes) -> None:
@@ -254,7 +260,9 @@ class _Watched:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        numbers = signal.SIGINT, signal.SIGTERM
+        numbers = [
+            n for n in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(n) is not signal.SIG_IGN
+        ]
         before: dict[int, Any] = {n: signal.signal(n, self._note) for n in numbers}
         try:
             yield
@@ -282,6 +290,7 @@ class _Watched:
         if now - self.looked > 2.0:
             self.looked = now
             for member in self.watch.members.values():
+                self.shared |= member.shared
                 if member.here and member.active:
                     self.shared |= local_processes.shared_memory(member.pid)
 
@@ -302,7 +311,7 @@ class _Watched:
         for pid in local_processes.marked(self.job.mark):
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
-        self.watch.poll(0.0)
+        self.watch.drain(2.0)
         local_processes.remove(self.shared)
 
     def _left(self) -> list[Member]:

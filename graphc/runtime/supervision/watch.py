@@ -34,7 +34,7 @@ INTRODUCTION = 10.0  # seconds in which a peer must show the token
 STRANGERS = 64  # peers that have not shown it yet; of more, the oldest is dropped
 BEATS = 5  # heartbeats that a process sends in the time in which one must arrive, or more:
 OFTEN = 0.25  # seconds between them, so that where a dead process stood is known as closely
-Print = Callable[[int, str, bytes], None]
+Print = Callable[[int, str, int, bytes], None]
 
 
 class WatchPeer:
@@ -45,7 +45,7 @@ class WatchPeer:
         self.link, self.since = link, now
         self.decoder = FrameDecoder(FIRST)
         self.member: Member | None = None
-        self.prints = False  # it carries what the process prints
+        self.prints = 0  # 1, 2: it carries the standard output of a process, the standard error
 
     def send(self, frame: Frame) -> None:
         """Send a small frame, or lose it: a peer that reads nothing must not stop the launcher."""
@@ -58,7 +58,7 @@ class WatchServer:
 
     count:     processes of the job
     heartbeat: seconds in which something must be heard of each of them
-    shown:     called with what a process prints: its number, its host, bytes
+    shown:     called with what a process prints: its number, its host, 1 or 2, bytes
     address:   where the launcher listens; by default loopback
     """
 
@@ -149,7 +149,7 @@ class WatchServer:
 
     def _print(self, peer: WatchPeer, data: bytes) -> None:
         if peer.member is not None and data:
-            self.shown(peer.member.process, peer.member.host, data)
+            self.shown(peer.member.process, peer.member.host, peer.prints, data)
 
     def _introduce(self, peer: WatchPeer, frame: Frame) -> None:
         """The first frame of a peer. Raises BadFrame if it has no part in this job."""
@@ -157,10 +157,10 @@ class WatchServer:
         if not hmac.compare_digest(token.encode(), self.token.encode()):
             raise BadFrame("the token is wrong")
         process = whole(frame, "process", self.count - 1)
-        if frame.get("output") is True:
+        if "output" in frame:
             if process not in self.members:
                 raise BadFrame("it prints before it is there")
-            peer.member, peer.prints = self.members[process], True
+            peer.member, peer.prints = self.members[process], 1 + (whole(frame, "output", 2) != 1)
             return
         if process in self.members:
             raise BadFrame(f"process {process} is there already")
@@ -191,6 +191,12 @@ class WatchServer:
         asked = time.monotonic()
         self.ask(tell=1)
         while time.monotonic() < asked + within and self._unheard(asked):
+            self.poll(0.02)
+
+    def drain(self, within: float) -> None:
+        """Read what processes that have ended have sent before."""
+        limit = time.monotonic() + within
+        while time.monotonic() < limit and any(p.member is not None for p in self._peers):
             self.poll(0.02)
 
     def _unheard(self, since: float) -> Iterable[Member]:

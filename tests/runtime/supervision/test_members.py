@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphc.runtime.supervision.frames import BadFrame
-from graphc.runtime.supervision.local_processes import ProcessState
+from graphc.runtime.supervision.local_processes import ProcessState, SharedFile
 from graphc.runtime.supervision.members import Member, Standing, frozen, stuck
 from graphc.runtime.supervision.reporter import Reporter
 
@@ -18,7 +18,9 @@ BUSY = Standing(3, 7)
 
 
 def member(process: int = 0, standing: Standing = BUSY, heard: float = 0.0) -> Member:
-    return Member(process, "here", 100 + process, True, heard, heard, heard, (process,), standing)
+    return Member(
+        process, "here", 100 + process, True, heard, heard, heard, (process,), standing=standing
+    )
 
 
 def test_a_silent_process_is_frozen_and_one_that_is_heard_is_not() -> None:
@@ -107,3 +109,12 @@ def test_a_heartbeat_says_where_a_process_stands() -> None:
 def test_a_wrong_heartbeat_is_refused(damage: dict[str, object]) -> None:
     with pytest.raises(BadFrame):
         member().tell(Reporter().position() | damage, 1.0)
+
+
+def test_shared_memory_that_a_process_says_it_has_is_that_of_an_mpi() -> None:
+    heard, beat = member(), Reporter().position()
+    heard.tell(beat | {"shared": [["/dev/shm/mpich_shm_1", 7]]}, 1.0)
+    assert heard.shared == {SharedFile("/dev/shm/mpich_shm_1", 7)}
+    for path in ("/etc/passwd", "/dev/shm/mine", "/dev/shm/mpich/../../../etc/passwd", 3):
+        with pytest.raises(BadFrame):
+            heard.tell(beat | {"shared": [[path, 7]]}, 1.0)

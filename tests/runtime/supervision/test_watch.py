@@ -19,12 +19,12 @@ BEAT = Reporter().position()
 
 
 @pytest.fixture
-def printed() -> list[tuple[int, str, bytes]]:
+def printed() -> list[tuple[int, str, int, bytes]]:
     return []
 
 
 @pytest.fixture
-def watch(printed: list[tuple[int, str, bytes]]) -> Iterator[WatchServer]:
+def watch(printed: list[tuple[int, str, int, bytes]]) -> Iterator[WatchServer]:
     watch = WatchServer(2, 5.0, lambda *said: printed.append(said))
     yield watch
     watch.close()
@@ -83,16 +83,16 @@ def test_a_goodbye_is_no_death(watch: WatchServer) -> None:
 
 
 def test_what_a_process_prints_arrives(
-    watch: WatchServer, printed: list[tuple[int, str, bytes]]
+    watch: WatchServer, printed: list[tuple[int, str, int, bytes]]
 ) -> None:
     first, output = connected(watch), connected(watch)
     first.sendall(packed(hello(watch)))
     until(watch, lambda: 0 in watch.members)
-    output.sendall(packed(hello(watch, output=True)) + b"one\n")
+    output.sendall(packed(hello(watch, output=2)) + b"one\n")
     until(watch, lambda: bool(printed))
     output.sendall(b"\xff\0")
     until(watch, lambda: len(printed) == 2)
-    assert printed == [(0, "there", b"one\n"), (0, "there", b"\xff\0")]
+    assert printed == [(0, "there", 2, b"one\n"), (0, "there", 2, b"\xff\0")]
     first.close()
     output.close()
 
@@ -104,7 +104,7 @@ STRANGE: dict[str, Callable[[WatchServer], bytes]] = {
     "a process that the job does not have": lambda w: packed(hello(w, 2)),
     "a negative process": lambda w: packed(hello(w, -1)),
     "a pid that is no number": lambda w: packed(hello(w) | {"pid": "1"}),
-    "output before the process": lambda w: packed(hello(w, output=True)),
+    "output before the process": lambda w: packed(hello(w, output=2)),
     "a long first frame": lambda w: packed(hello(w) | {"host": "x" * 5000}),
     "a length without end": lambda w: b"\xff\xff\xff\xff" + b"{" * 100,
     "HTTP": lambda w: b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
@@ -197,11 +197,12 @@ def test_time_in_which_the_launcher_itself_stood_still_is_no_silence(watch: Watc
 
 def test_no_line_comes_into_the_middle_of_another(capfd: pytest.CaptureFixture[str]) -> None:
     output = ProcessOutput()
-    output(0, "a", b"one")
-    output(2, "b", b"two\nthr")
-    output(0, "a", b" more\nleft")
-    output(1, "a", b"\xff")
-    assert capfd.readouterr().err == "[process 2 on b] two\none more\n"
+    output(0, "a", 2, b"one")
+    output(2, "b", 2, b"two\nthr")
+    output(0, "a", 2, b" more\nleft")
+    output(1, "a", 2, b"\xff")
+    output(0, "a", 1, b"result")
+    assert capfd.readouterr() == ("result", "[process 2 on b] two\none more\n")
     output.tick()
     assert capfd.readouterr().err == "left"
     output.flush()
