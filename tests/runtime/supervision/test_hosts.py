@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from runtime.supervision.conftest import Start
@@ -60,6 +62,27 @@ def test_a_cut_cable_is_a_frozen_host(start: Start, hosts: TwoHosts) -> None:
     ended = job.end()
     assert ended.status == 75 and "is frozen (it sends no heartbeat)" in ended.lost["message"]
     assert f"process 1 on {hosts.names[1]}" in ended.lost["message"]
+
+
+@pytest.mark.ci
+def test_graphc_run_on_two_hosts_has_the_bits_of_threads(
+    hosts: TwoHosts, root: Path, tmp_path: Path
+) -> None:
+    command = [
+        sys.executable, "-m", "graphc", "run", root / "examples/digits.gc", "--json", "--steps", "6",
+        "--strategy", "mirrored(4) * reproducible(8)",
+    ]  # fmt: skip
+    launch = ["--launch", "mpi", "--hosts", ",".join(hosts.addresses)]
+    reports = []
+    for line in (command, [*hosts.here, *command, *launch]):
+        done = subprocess.run(
+            line, capture_output=True, text=True, check=True, cwd=tmp_path, timeout=120,
+            env={**os.environ, **hosts.variables},
+        )  # fmt: skip
+        reports.append(json.loads(done.stdout))
+    one, two = reports
+    assert (two["processes"], two["hosts"], two["devices"]) == (2, 2, 4)
+    assert two["params_sha256"] == one["params_sha256"] and two["loss"] == one["loss"]
 
 
 LISTENS = """
