@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from graphc.runtime.transports.processes import Processes
     from graphc.runtime.transports.transport import Transport
 
+SILENT = "graphc.silent"  # the key of a context's note that this process doesn't print
 PATIENCE = 3.0  # seconds to wait for what other processes have to say about an error
 
 transport_option = click.option(
@@ -82,9 +83,16 @@ def in_job(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def run(transport_name: str, **options: Any) -> None:
         with job(transport_name) as running:
+            click.get_current_context().meta[SILENT] = not running.speaks
             command(running=running, **options)
 
     return run
+
+
+def is_silent() -> bool:
+    """Whether another process of the job prints what this one would print, too."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(SILENT))
 
 
 def _agreed(processes: Processes, error: GraphcError) -> None:

@@ -15,7 +15,7 @@ import click
 
 from graphc.cli.checkpoint_options import checkpoint_options
 from graphc.cli.drivers import chosen_driver, driver_options
-from graphc.cli.job import CommandJob, in_job, transport_option
+from graphc.cli.job import CommandJob, in_job, is_silent, transport_option
 from graphc.cli.launch import Launchable, launch_options
 
 if TYPE_CHECKING:
@@ -271,7 +271,7 @@ def shown_warnings() -> Iterator[None]:
     from graphc.support.errors import GraphcWarning
 
     def show(message: Warning | str, *where: Any, **more: Any) -> None:
-        if isinstance(message, GraphcWarning):
+        if isinstance(message, GraphcWarning) and not is_silent():
             click.echo(str(message), err=True)
 
     with warnings.catch_warnings():

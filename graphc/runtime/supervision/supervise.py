@@ -175,7 +175,15 @@ class _Watched:
         _write(self.job.speech())
         self._note_shared(now)
 
+    @property
+    def _complete(self) -> bool:
+        """Whether process 0 has ended in order: all is written and said, whatever others do."""
+        first = self.watch.members.get(0)
+        return first is not None and first.status == 0
+
     def _lost(self, now: float) -> ProcessLost | None:
+        if self._complete:
+            return None
         members = list(self.watch.members.values())
         if dead := [m for m in members if m.dead]:
             return self._told("G0581", dead, "died", now)
@@ -240,7 +248,7 @@ class _Watched:
         members = self.watch.members.values()
         done = [m for m in members if m.status is not None]
         wrong = [m for m in done if m.status not in (0, *INTERRUPTED)]
-        if not wrong and len(done) < self.watch.count:
+        if not wrong and len(done) < self.watch.count and not self._complete:
             self.ended = None
             return False
         self.ended = self.ended or now

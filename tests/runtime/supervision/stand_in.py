@@ -3,7 +3,7 @@
 python stand_in.py '{"steps": 10, ...}'; process 0 prints one line of JSON. What it can do besides:
 raise_at: {process: step}, hang_at: {process: step}, silent: processes that never connect,
 early: {process: status} ends it before it connects, busy: [process, seconds] keeps Python's lock,
-native: waits in native code.
+native: waits in native code, late: processes that die after the last step.
 """
 
 from __future__ import annotations
@@ -67,6 +67,9 @@ def train(options: dict[str, Any], me: int) -> None:
             raise Terminated if x[1] == signal.SIGTERM else KeyboardInterrupt
     if me == 0:
         print(json.dumps({"steps": int(x[0])}), flush=True)
+    if me in options.get("late", ()):
+        time.sleep(1.0)  # process 0 says goodbye meanwhile
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def keep_the_lock(seconds: float) -> None:

@@ -41,6 +41,11 @@ def test_a_killed_process_is_named_and_where_the_others_stood(start: Start) -> N
     assert ended.lost["at"] - job.since < 2.0
 
 
+def test_a_process_that_dies_after_the_end_of_process_0_is_no_loss(start: Start) -> None:
+    ended = start(2, steps=4, late=[1]).end()
+    assert (ended.status, ended.out) == (0, '{"steps": 4}\n'), ended.err
+
+
 def test_a_frozen_process_is_named_by_its_heartbeat(start: Start) -> None:
     job = start(2, {"limits": {"heartbeat": 1.0}}, pause=0.01, native=True)
     job.wait_for_step(40)
