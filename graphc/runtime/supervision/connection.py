@@ -8,6 +8,7 @@ nobody is left who could say that it hangs.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import select
 import socket
@@ -73,7 +74,8 @@ class WatchConnection:
         self._reporter.deaf = what
         self._send(self._reporter.position())
         try:
-            yield
+            with _killed_by_news(self._socket):
+                yield
         finally:
             self._reporter.deaf = ""
             shared = [list(file) for file in local_processes.shared_memory(os.getpid())]
@@ -106,6 +108,24 @@ def end_at_once() -> NoReturn:
     """End this process, also where its main thread is in a native call that never returns."""
     local_processes.remove(local_processes.shared_memory(os.getpid()))
     os._exit(LOST)
+
+
+@contextmanager
+def _killed_by_news(link: socket.socket) -> Iterator[None]:
+    """Inside, the system ends this process (SIGIO) if something arrives, as no thread of it can
+    run: that the launcher has gone, or wants it to end."""
+    if sys.platform != "linux":
+        yield
+        return
+    before = fcntl.fcntl(link, fcntl.F_GETFL)
+    fcntl.fcntl(link, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(link, fcntl.F_SETFL, before | os.O_ASYNC)
+    if select.select([link], [], [], 0)[0]:  # it has arrived before
+        end_at_once()
+    try:
+        yield
+    finally:
+        fcntl.fcntl(link, fcntl.F_SETFL, before)
 
 
 def _connected(address: str) -> socket.socket:

@@ -48,6 +48,12 @@ def marked(mark: str) -> Iterator[int]:
                 yield pid
 
 
+def stopped(mark: str) -> list[int]:
+    """Those of the marked processes that a signal has stopped."""
+    states = ((pid, state(pid)) for pid in marked(mark))
+    return [pid for pid, found in states if found is not None and found.stopped]
+
+
 class SharedFile(NamedTuple):
     """A file of shared memory: its inode says whether it is still the same one."""
 

@@ -137,6 +137,7 @@ class _Watched:
         self.stopping = 0
         self.shared: set[SharedFile] = set()
         self.begun = self.looked = self.ticked = self.watch.poll(0)
+        self.search = self.begun + limits.heartbeat
         self.ended: float | None = None  # when the first process ended by itself
 
     def __enter__(self) -> _Watched:
@@ -196,6 +197,10 @@ class _Watched:
         ):
             how = f"is stuck for more than {self.limits.deadline:g} s"
             return self._told("G0583", found, how, now)
+        if self.watch.missing and now > self.search:
+            self.search = now + 1.0  # all processes of this host are looked through
+            for pid in local_processes.stopped(self.job.mark):
+                return self._never_came(f": a signal has stopped process {pid} of this host")
         if self.watch.missing and now - self.begun > self.limits.connect:
             return self._never_came(f"within {self.limits.connect:g} s")
         return None
@@ -214,7 +219,7 @@ class _Watched:
         names = ", ".join(map(str, self.watch.missing[:SHOWN]))
         several = "es" * (len(self.watch.missing) > 1)
         said = self.job.said.decode(errors="replace").strip()
-        words = f"process{several} {names} did not connect {when}"
+        words = f"process{several} {names} did not connect {when}".replace(" :", ":")
         return ProcessLost("G0584", words, help=said[-800:] or None)
 
     def _told(self, code: str, lost: list[Member], how: str, now: float) -> ProcessLost:
@@ -282,11 +287,12 @@ class _Watched:
         self.asked.append(number)
 
     def _pass_on(self) -> None:
-        """Ask the processes to stop, at the first signal; at the second, or if they have not all
-        come yet, end them."""
+        """Ask the processes to stop, at the first signal; at the second, or before MPI has started
+        in all of them, end them."""
         while self.asked:
             number = self.asked.pop(0)
-            if self.stopping or self.watch.missing:
+            starting = any(m.standing.deaf for m in self.watch.members.values())
+            if self.stopping or starting or self.watch.missing:
                 raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
             self.stopping = number
             self.watch.ask(stop=int(number))

@@ -3,7 +3,8 @@
 python stand_in.py '{"steps": 10, ...}'; process 0 prints one line of JSON. What it can do besides:
 raise_at: {process: step}, hang_at: {process: step}, silent: processes that never connect,
 early: {process: status} ends it before it connects, busy: [process, seconds] keeps Python's lock,
-native: waits in native code, late: processes that die after the last step.
+native: waits in native code, late: processes that die after the last step, asleep: processes that
+never come so far as to connect.
 """
 
 from __future__ import annotations
@@ -91,6 +92,8 @@ def main() -> int:
             file.write(str(os.getpid()))
     if status := options.get("early", {}).get(str(me)):
         return status
+    while me in options.get("asleep", ()):
+        time.sleep(1)
     silent = me in options.get("silent", ())
     try:
         with nullcontext() if silent else watched():

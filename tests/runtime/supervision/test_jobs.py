@@ -93,6 +93,26 @@ def test_a_process_that_ends_before_it_connects_is_named(start: Start) -> None:
     assert "Exit code: 3" in re.sub(" +", " ", ended.lost["help"])
 
 
+def test_a_process_that_is_stopped_before_it_connects_is_named(start: Start) -> None:
+    job = start(2, {"limits": {"heartbeat": 1.0}}, asleep=[1])
+    job.kill(job.pid(1), signal.SIGSTOP)
+    ended = job.end()
+    assert ended.status == 75 and ended.lost["code"] == "G0584"
+    words = f"process 1 did not connect: a signal has stopped process {job.pid(1)} of this host"
+    assert ended.lost["message"] == words
+
+
+@pytest.mark.parametrize("how", ["killed", "interrupted"])
+def test_a_job_that_waits_for_mpi_to_start_ends_with_its_launcher(start: Start, how: str) -> None:
+    """Process 0 is in MPI_Init then, which keeps Python's lock."""
+    job = start(2, asleep=[1])
+    assert job.pids
+    time.sleep(1.5)
+    job.kill(job.launcher.pid, signal.SIGKILL if how == "killed" else signal.SIGINT)
+    ended = job.end()
+    assert ended.status == (-signal.SIGKILL if how == "killed" else 130)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_all_processes_after_the_same_step(start: Start, number: int) -> None:
     job = start(2, pause=0.01)
