@@ -21,6 +21,7 @@ from graphc.runtime.asynchronous.drivers import DriverPlugin
 from graphc.runtime.backends import plugins
 from graphc.runtime.backends.backend import Backend
 from graphc.runtime.checkpoints.saver import Checkpoints, Saver
+from graphc.runtime.machine.jobs import bucket_for, join
 from graphc.runtime.machine.memory_limits import check_peak
 from graphc.runtime.trainer import OnStep, Trainer
 from graphc.runtime.transports.transport import Transport
@@ -90,12 +91,14 @@ def compile(
             raise GraphcError(
                 "G0401", f"{chosen!r} is not a strategy", help='such as "mirrored(4)"'
             )
-        plan = compiled(module, chosen, check_replicas=check_replicas)
+        exchange = plugins.transport(transport) if isinstance(transport, str) else transport
+        bucket = bucket_for(join(exchange))
+        plan = compiled(module, chosen, check_replicas=check_replicas, bucket=bucket)
         made_by = plugins.backend(backend) if isinstance(backend, str) else backend
         if peak is not None:
             check_peak(plan, made_by, peak)
         trainer = Trainer(
-            plan, made_by, values=traced.values, transport=transport, max_bytes=max_bytes,
+            plan, made_by, values=traced.values, transport=exchange, max_bytes=max_bytes,
             debug_nans=debug_nans, driver=driver,
         )  # fmt: skip
     return StepTrainer(module, traced, trainer)

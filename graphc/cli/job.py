@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -44,6 +45,12 @@ class CommandJob:
         """Print a line, once for all processes."""
         if self.speaks:
             click.echo(text)
+
+    def bucket(self, given: int, file: Path) -> int:
+        """The size of a bucket for the program in a file; a plan has its buckets already."""
+        from graphc.runtime.machine.jobs import bucket_for
+
+        return given or (0 if file.suffix == ".plan" else bucket_for(self.processes))
 
     def plan(self, make: Callable[[], Plan]) -> Plan:
         """The plan that process 0 makes."""

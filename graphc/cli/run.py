@@ -149,6 +149,7 @@ def run_command(
         resumed = resumed_training(resume, checkpoint)
     if seed is None and resumed is not None and file.suffix != ".plan":
         seed = resumed.seed
+    bucket = running.bucket(bucket, file)
     options = strategy, peak, order, bucket, check_replicas, sparse, seed, backend
     plan = running.plan(lambda: plan_of(file, *options))
     train, test = load_data(plan, "train"), load_data(plan, "test")

@@ -78,12 +78,11 @@ class Stopping:
         """Raise the signal that any of the processes has noted. All processes call it."""
         if self._processes.count == 1:
             return
-        own = (self._noted or object).__name__.encode()
-        every = self._processes.all_gather(own)
-        for kind in (Terminated, KeyboardInterrupt):
-            if kind.__name__.encode() in every:
-                self._noted = None
-                raise kind
+        kinds = [None, KeyboardInterrupt, Terminated]
+        found = kinds[self._processes.largest(kinds.index(self._noted))]
+        if found is not None:
+            self._noted = None
+            raise found
 
     def __exit__(self, kind: object, *_: object) -> None:
         if self._depth == 1 and kind is None:

@@ -19,6 +19,7 @@ from graphc.runtime.transports.transport import Transport
 from graphc.support.errors import GraphcError
 
 Array = NDArray[Any]
+BUCKET = 1 << 20  # bytes: a tenth of a millisecond between processes of a host, one over a network
 
 
 def join(transport: Transport) -> Processes:
@@ -32,6 +33,12 @@ def join(transport: Transport) -> Processes:
     processes = transport.processes()
     check_processes(processes.count)
     return processes
+
+
+def bucket_for(processes: Processes) -> int:
+    """The size of a bucket of sums, in bytes, where nothing else is said: 0 in one process, where
+    they cost nothing to begin."""
+    return BUCKET if processes.count > 1 else 0
 
 
 def check_alike(processes: Processes, plan: Plan, backend: Backend) -> None:

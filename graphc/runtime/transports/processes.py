@@ -31,6 +31,10 @@ class Processes(Protocol):
         """What process 0 passed."""
         ...
 
+    def largest(self, number: int) -> int:
+        """The largest of the numbers that the processes passed, below 2**63."""
+        ...
+
     def fail(self, error: BaseException) -> None:
         """Tell the others that this process can't go on; nothing if one of them said so first."""
         ...
@@ -53,6 +57,9 @@ class Alone:
 
     def broadcast(self, data: bytes) -> bytes:
         return data
+
+    def largest(self, number: int) -> int:
+        return number
 
     def fail(self, error: BaseException) -> None:
         """Nobody is there to be told."""
