@@ -64,9 +64,12 @@ class ProcessOutput:
     def __init__(self) -> None:
         self._begun: dict[int, bytes] = {}
         self._hosts: dict[int, str] = {}
+        self.only: set[int] | None = None  # if the job is ended: those whose last words count
         self._first = b""  # what process 0 has begun
 
     def __call__(self, process: int, host: str, handle: int, data: bytes) -> None:
+        if self.only is not None and process not in self.only:
+            return
         if (process, handle) == (0, 1):
             sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()
@@ -233,6 +236,7 @@ class _Watched:
         }
         if code == "G0581":  # a peer that died because of it may have been quicker
             lost = [m for m in self.watch.members.values() if m.dead]
+        self.printer.only = {m.process for m in lost if m.dead}
         self.end()
         first, fate, more = lost[0], "", f" and {len(lost) - 1} more" * (len(lost) > 1)
         if code == "G0581":

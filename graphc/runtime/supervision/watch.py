@@ -183,8 +183,10 @@ class WatchServer:
     def ask(self, **request: Any) -> None:
         """Send a request to all processes: `tell`, `stop` or `end` (see `WatchConnection`)."""
         for peer in self._peers:
-            if peer.member is not None and not peer.prints:
-                peer.send(request)
+            member = peer.member
+            if member is None or peer.prints or (member.standing.deaf and "tell" in request):
+                continue  # one that can't answer would be ended by the question
+            peer.send(request)
 
     def refresh(self, within: float) -> None:
         """Ask all where they stand, and wait a little for their answers."""

@@ -205,5 +205,9 @@ def test_no_line_comes_into_the_middle_of_another(capfd: pytest.CaptureFixture[s
     assert capfd.readouterr() == ("result", "[process 2 on b] two\none more\n")
     output.tick()
     assert capfd.readouterr().err == "left"
+    output.only = {1}
+    output(0, "a", 2, b"terminated\n")
+    assert capfd.readouterr().err == ""
+    output.only = None
     output.flush()
     assert capfd.readouterr().err == "[process 2 on b] thr\n[process 1 on a] \ufffd\n"
