@@ -24,7 +24,7 @@ from graphc.runtime.machine.blas import limit_blas, set_blas_threads
 from graphc.runtime.machine.interrupts import Stopping, Uninterrupted
 from graphc.runtime.machine.memory_limits import Limit
 from graphc.runtime.synchronous.fast_paths import FastPaths
-from graphc.runtime.synchronous.gathering import Gathering
+from graphc.runtime.synchronous.gathering import Gatherings
 from graphc.runtime.synchronous.shards import (
     check_placements,
     check_variables,
@@ -64,13 +64,13 @@ class Engine:
         self.first = _check_together(self.programs)
         self.backend = backend
         self._devices: dict[int, Device] = {}
-        self._invalid = ""
+        self._invalid, self._lost = "", False
         self._finished: Counter[str] = Counter()
         self._prepared: list[str] = []  # programs that all devices have made ready
         self._limit = limit
         self._fast_paths: dict[str, FastPath] = {}
+        self._gatherings = Gatherings()
         self._turn = threading.Lock()  # held by whoever uses the devices
-        self._lost = False
         transport = transport or _local()
         for plugin in (backend, transport):
             check_available(plugin.name, plugin.available())
@@ -163,7 +163,7 @@ class Engine:
         self._check_valid()
         if not types:
             return {}
-        gathering = Gathering(types, self.mesh, self._session.here, self.processes)
+        gathering = self._gatherings.of(types, self.mesh, self._session.here, self.processes)
         return gathering.values(self.shards(gathering.wanted))
 
     def shards(self, wanted: Callable[[int], Iterable[str]]) -> dict[int, dict[str, Array]]:
