@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from laws.generator import make, recipe
 from laws.taken import EXAMPLES, FOLDER, STRATEGIES
+from shares import every
 
 from graphc.compiler.driver import compile_module
 from graphc.compiler.pipeline import distribution, partitioning, run_passes
@@ -48,7 +49,7 @@ def shared(program: Program) -> frozenset[str] | None:
     return alike({program.name: program}) - written_apart(program)
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", every(2, STRATEGIES))
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_an_example_has_the_form_that_its_parts_would_have(
     example: str, strategy: str, monkeypatch: pytest.MonkeyPatch

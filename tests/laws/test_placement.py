@@ -13,6 +13,7 @@ from laws.every_placement import Choice, Every, moved
 from laws.generator import data_for, make, recipe
 from laws.recipe import Recipe
 from laws.simulate import simulate
+from shares import every
 
 from graphc.compiler.pipeline import run_passes
 from graphc.ir.types import F32
@@ -65,8 +66,9 @@ def problems(count: int) -> list[tuple[int, list[Choice]]]:
     return found
 
 
-def test_placing_is_as_cheap_as_the_best_of_all_placings() -> None:
-    check_best(problems(GRAPHS))
+@pytest.mark.parametrize("graphs", every(2, (GRAPHS // 2, GRAPHS)))
+def test_placing_is_as_cheap_as_the_best_of_all_placings(graphs: int) -> None:
+    check_best(problems(graphs))
 
 
 def check_best(given: list[tuple[int, list[Choice]]]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from runtime.memory_bridge import Hub, MemoryTransport
+from shares import every
 
 from graphc.compiler.driver import compile_module
 from graphc.frontend.language.load import module_of_source
@@ -78,7 +79,7 @@ def in_processes(count, work) -> list[Any]:
 
 
 @pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.ci)])
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", every(2, STRATEGIES))
 def test_processes_train_with_the_bits_of_threads(strategy, count):
     expected = training(Trainer(plan(strategy)))
     for found in in_processes(count, lambda t, k: training(Trainer(plan(strategy), transport=t))):

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from shares import every
 
 pytest.importorskip("llvmlite")
 
@@ -416,7 +417,9 @@ def test_no_object_of_a_step_is_kept() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks /proc")
-@pytest.mark.parametrize("strategy", ["one_device()", "mirrored(2)", "mirrored(2) * accumulate(3)"])
+@pytest.mark.parametrize(
+    "strategy", every(2, ["one_device()", "mirrored(2)", "mirrored(2) * accumulate(3)"])
+)
 def test_no_memory_grows_over_many_steps(strategy: str) -> None:
     with compiled(NATIVE, strategy) as trainer:
         assert grown(trainer, resident) < 16  # the smallest object is larger

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from shares import every
 
 pytest.importorskip("llvmlite")
 
@@ -149,7 +150,7 @@ def kernels(program: Program) -> list[LineKernel]:
 
 
 @pytest.mark.parametrize("op", [Cumsum(1), Cumsum(0), Argsort(1), Argsort(0), sort(0), least])
-@pytest.mark.parametrize("dtype", [F32, F64], ids=str)
+@pytest.mark.parametrize("dtype", every(2, [F32, F64]), ids=str)
 def test_threads_and_instruction_sets_change_no_bit(op: Op | Function, dtype: DType) -> None:
     xs = [values(np.random.default_rng(4), (150, 140), dtype)]
     program, batch = program_of(op, xs, dtype), batch_of(xs)

@@ -10,6 +10,7 @@ import time
 
 import pytest
 from runtime.supervision.conftest import Start
+from shares import every
 
 from graphc.runtime.supervision.members import Standing
 
@@ -59,12 +60,14 @@ def test_a_frozen_process_is_named_by_its_heartbeat(start: Start) -> None:
     assert ended.lost["at"] - job.since < 4.0
 
 
+@pytest.mark.ci
 def test_a_slow_process_is_not_frozen(start: Start) -> None:
     """One that keeps Python's lock sends no heartbeat; but it computes."""
     job = start(2, {"limits": {"heartbeat": 0.5}}, steps=3, busy=[1, 1.2])
     assert job.end().status == 0
 
 
+@pytest.mark.ci
 def test_a_stuck_process_is_named_if_there_is_a_deadline(start: Start) -> None:
     job = start(2, {"limits": {"deadline": 1.0}}, hang_at={"1": 5})
     ended = job.end()
@@ -73,6 +76,7 @@ def test_a_stuck_process_is_named_if_there_is_a_deadline(start: Start) -> None:
     assert ": step 5, computing; 4 collectives done" in ended.lost["message"]
 
 
+@pytest.mark.ci
 def test_an_error_in_one_process_ends_the_job_with_its_status(start: Start) -> None:
     job = start(2, raise_at={"1": 5})
     ended = job.end()
@@ -86,6 +90,7 @@ def test_a_process_that_never_connects_is_named(start: Start) -> None:
     assert ended.lost["message"] == "process 1 did not connect within 2 s"
 
 
+@pytest.mark.ci
 def test_a_process_that_ends_before_it_connects_is_named(start: Start) -> None:
     ended = start(2, early={"1": 3}).end()
     assert ended.status == 75 and ended.lost["code"] == "G0584"
@@ -102,7 +107,7 @@ def test_a_process_that_is_stopped_before_it_connects_is_named(start: Start) -> 
     assert ended.lost["message"] == words
 
 
-@pytest.mark.parametrize("how", ["killed", "interrupted"])
+@pytest.mark.parametrize("how", every(2, ["killed", "interrupted"]))
 def test_a_job_that_waits_for_mpi_to_start_ends_with_its_launcher(start: Start, how: str) -> None:
     """Process 0 is in MPI_Init then, which keeps Python's lock."""
     job = start(2, asleep=[1])
@@ -113,7 +118,7 @@ def test_a_job_that_waits_for_mpi_to_start_ends_with_its_launcher(start: Start, 
     assert ended.status == (-signal.SIGKILL if how == "killed" else 130)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", every(2, [signal.SIGINT, signal.SIGTERM]))
 def test_a_signal_ends_all_processes_after_the_same_step(start: Start, number: int) -> None:
     job = start(2, pause=0.01)
     job.wait_for_step()
@@ -124,6 +129,7 @@ def test_a_signal_ends_all_processes_after_the_same_step(start: Start, number: i
     assert not ended.lost and "prterun" not in ended.err
 
 
+@pytest.mark.ci
 def test_a_second_ctrl_c_ends_a_job_that_hangs(start: Start) -> None:
     job = start(2, hang_at={"1": 5})
     job.wait_for_step(5)
@@ -134,7 +140,7 @@ def test_a_second_ctrl_c_ends_a_job_that_hangs(start: Start) -> None:
     assert ended.status == 130 and ended.seconds < 3.0
 
 
-@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize("frozen", every(2, [True, False]))
 def test_nothing_is_left_of_a_job_whose_launcher_is_killed(start: Start, frozen: bool) -> None:
     job = start(2, pause=0.01, native=True)
     job.wait_for_step()
