@@ -7,7 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from graphc.runtime.machine.interrupts import Terminated, Uninterrupted, ending_on_sigterm
+from graphc.runtime.machine.interrupts import (
+    Stopping,
+    Terminated,
+    Uninterrupted,
+    ending_on_sigterm,
+)
+from graphc.runtime.transports.processes import Alone
 
 
 @pytest.fixture(autouse=True)
@@ -57,3 +63,49 @@ def test_an_error_inside_counts_more_than_a_signal() -> None:
     with pytest.raises(ZeroDivisionError), Uninterrupted():
         signal.raise_signal(signal.SIGTERM)
         raise ZeroDivisionError
+
+
+class TwoProcesses(Alone):
+    """This one and another, which passes `other`."""
+
+    other = 0
+
+    def __init__(self) -> None:
+        super().__init__(count=2)
+
+    def largest(self, number: int) -> int:
+        return max(number, self.other)
+
+
+@pytest.mark.parametrize(("number", "error"), SIGNALS)
+def test_a_signal_of_several_processes_is_raised_where_they_agree(
+    number: int, error: type[BaseException]
+) -> None:
+    done, stopping = [], Stopping(TwoProcesses())
+    with pytest.raises(KeyboardInterrupt) as caught, stopping:
+        with stopping:
+            signal.raise_signal(number)
+        done.append(True)  # not raised within a step
+        stopping.agree()
+    assert (type(caught.value), done, stopping.inside) == (error, [True], False)
+    with stopping:
+        stopping.agree()  # it was raised once
+
+
+def test_a_signal_of_another_process_is_raised_here_and_handlers_are_put_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stopping = Stopping(TwoProcesses())
+    with pytest.raises(Terminated), stopping:
+        monkeypatch.setattr(TwoProcesses, "other", 2)
+    assert not stopping.inside
+
+
+def test_a_second_signal_of_several_processes_is_raised_at_once() -> None:
+    done = []
+    with pytest.raises(KeyboardInterrupt), Stopping(TwoProcesses()):
+        signal.raise_signal(signal.SIGINT)
+        done.append(True)
+        signal.raise_signal(signal.SIGINT)
+        done.append(True)
+    assert done == [True]

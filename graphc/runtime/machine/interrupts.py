@@ -85,10 +85,13 @@ class Stopping:
             raise found
 
     def __exit__(self, kind: object, *_: object) -> None:
-        if self._depth == 1 and kind is None:
-            self.agree()
         self._depth -= 1
-        if not self._depth:
+        if self._depth:
+            return
+        try:
+            if kind is None:
+                self.agree()
+        finally:
             _put_back(self._before)
             self._before = {}
 
