@@ -106,12 +106,15 @@ def products() -> Iterator[str]:
 def sizes(text: str) -> list[int]:
     """The numbers of devices to compile for; a server is a device too.
 
-    On a grid, each device has several leaves: one leaf needs no turn (the pass `one_turn`).
+    On a grid, each device has several leaves: one leaf needs no turn (the pass `one_turn`). Where
+    links differ, there are two hosts at least: one sends nothing over a slower link.
     """
     servers = getattr(parse_strategy(text.format(n=8)).parts[0], "servers", 1)
     most = DEVICES[-1] // (2 if text.endswith(GRIDS[True]) else 1)
     few = [n for n in DEVICES[:-1] if n >= servers and (n != 64 or " * " not in text)]
-    return [*few, most]
+    links = {a.link for a in layout_of(parse_strategy(text.format(n=8))).mesh.space}
+    least = 2 if len(links) > 1 else 1
+    return [*(max(n, least) for n in few), most]
 
 
 ALL = [*variants(), *products()]

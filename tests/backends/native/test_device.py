@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from shares import every
 
 pytest.importorskip("llvmlite")
 
@@ -418,7 +417,12 @@ def test_no_object_of_a_step_is_kept() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks /proc")
 @pytest.mark.parametrize(
-    "strategy", every(2, ["one_device()", "mirrored(2)", "mirrored(2) * accumulate(3)"])
+    "strategy",
+    [
+        pytest.param("one_device()", marks=pytest.mark.ci),
+        "mirrored(2)",
+        pytest.param("mirrored(2) * accumulate(3)", marks=pytest.mark.ci),
+    ],
 )
 def test_no_memory_grows_over_many_steps(strategy: str) -> None:
     with compiled(NATIVE, strategy) as trainer:
