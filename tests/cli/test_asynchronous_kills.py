@@ -42,7 +42,10 @@ def started(*words: object) -> subprocess.Popen[str]:
     return subprocess.Popen(command, start_new_session=True, text=True, **pipes)
 
 
-@pytest.mark.parametrize(("driver", "batches", "every"), [("threads", 3000, 150), RAY])
+@pytest.mark.parametrize(
+    ("driver", "batches", "every"),
+    [pytest.param("threads", 3000, 150, marks=pytest.mark.ci), RAY],
+)
 def test_a_run_that_is_killed_is_resumed_with_every_example_used_once(
     tmp_path: Path, driver: str, batches: int, every: int
 ) -> None:

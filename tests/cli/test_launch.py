@@ -286,7 +286,7 @@ def undisturbed(process: Call, steps: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("kills", "steps"),
     [
-        (1, 500),
+        pytest.param(1, 500, marks=pytest.mark.ci),
         pytest.param(12, 8_000, marks=pytest.mark.ci),
         pytest.param(200, 120_000, marks=[pytest.mark.slow, pytest.mark.timeout(7200)]),
     ],

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from compiler.test_scale import shape_of
+from shares import every
 
 from graphc.compiler.driver import compile_module
 from graphc.frontend.language.load import module_of_source
@@ -138,7 +139,7 @@ def counted(strategy: str) -> tuple[Plan, int]:
 
 
 @pytest.mark.filterwarnings("ignore::graphc.support.errors.GraphcWarning")
-@pytest.mark.parametrize("strategy", ALL)
+@pytest.mark.parametrize("strategy", every(2, ALL))
 def test_for_any_number_of_devices_programs_and_compile_time_are_the_same(strategy: str) -> None:
     one, *between, most = (strategy.format(n=n) for n in sizes(strategy))
     plans = list(map(compiled, between))  # first: what is imported and cached once is not counted

@@ -41,7 +41,7 @@ def test_a_launcher_that_is_gone_is_an_error(address: str) -> None:
 
 
 def test_what_a_step_reports_costs_less_than_a_microsecond() -> None:
-    """Of each call; the best of several measurements, as the machine may be busy."""
+    """Of each call, which takes a tenth of that; the best of several measurements."""
     reporter, call = Reporter(), object()
 
     def step() -> None:
