@@ -114,7 +114,8 @@ def _agreed(processes: Processes, error: GraphcError) -> None:
         return
     if processes.index:
         _leave()
-    shown = {error.render(), ""}
+    # The one that is raised here is printed by the command, be it this process's or another's.
+    shown = {error.render(), getattr(error, "text", ""), ""}
     for process, text in enumerate(every):
         if text not in shown:
             shown.add(text)

@@ -19,7 +19,7 @@ from graphc.runtime.transports.transport import Transport
 from graphc.support.errors import GraphcError
 
 Array = NDArray[Any]
-BUCKET = 1 << 20  # bytes: a tenth of a millisecond between processes of a host, one over a network
+BUCKET = 1 << 20  # bytes: as large as over a slow link (graphc.passes.partitioning.bucket)
 
 
 def join(transport: Transport) -> Processes:

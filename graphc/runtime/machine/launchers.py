@@ -47,6 +47,6 @@ def check_processes(processes: int) -> None:
     raise GraphcError(
         "G0565",
         f"{found.launcher} started this as process {found.rank} of {found.size}, but {connected}",
-        help="with --transport mpi (transport='mpi') they train one model together, if mpiexec or "
-        "srun started them; GRAPHC_ALONE=1 is for trainings that are meant to be separate",
+        help="with --transport mpi (transport='mpi') they train one model together, if they are a "
+        "job of MPI; GRAPHC_ALONE=1 is for trainings that are meant to be separate",
     )

@@ -77,6 +77,16 @@ def test_an_error_is_printed_once_and_ends_all(graphc_run: Job) -> None:
 
 
 @pytest.mark.ci
+def test_an_error_of_another_process_is_printed_once_and_says_whose_it_is(job: Job) -> None:
+    only = "import sys, os; sys.argv[1:] += ['--max-bytes', '1KB'] * (os.environ['OMPI_COMM_WORLD_RANK'] == '1'); "
+    run = only + "from graphc.__main__ import main; main()"
+    file = Path(__file__).parents[3] / "examples" / "digits.gc"
+    ended = job(2, "-c", run, "run", file, "--transport", "mpi", *SHORT)
+    assert ended.status != 0 and ended.err.count("G0204") == 1
+    assert "raised by process 1" in ended.err
+
+
+@pytest.mark.ci
 def test_an_asynchronous_strategy_is_refused(graphc_run: Job) -> None:
     ended = graphc_run(2, "--strategy", "parameter_server(2, 1, staleness=2)")
     assert ended.status != 0 and ended.err.count("G0702") == 1
