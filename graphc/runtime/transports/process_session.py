@@ -48,7 +48,7 @@ class ProcessSession:
         self.processes: Processes = JobProcesses(bridge)
         REPORTER.ranks = tuple(self.here)
         ranks = Ranks(self.here, self._each * bridge.on_host, self._begin)
-        self._lines: dict[Group, Line] = {}
+        self._queues: dict[Group, CollectiveQueue] = {}
         self._local = LocalSession(size, deadline, ranks)
         self._connect()
 
@@ -58,11 +58,11 @@ class ProcessSession:
             self._connect()
         try:
             results = self._local.run(fn)
-            for line in self._lines.values():  # what nobody here waits for, others may
-                Watched(line, self._bridge).wait()
+            for queue in self._queues.values():  # what nobody here waits for, others may
+                Watched(queue, self._bridge).wait()
             return results
         except BaseException as error:
-            self._lines.clear()
+            self._queues.clear()
             if not isinstance(error, ProcessFailed):
                 self._bridge.fail(in_words(error))
             raise
@@ -71,7 +71,7 @@ class ProcessSession:
         """The channels of all groups, in one order everywhere: a channel waits for its members."""
         if self._bridge.failed:
             self._bridge.renew()
-        self._lines.clear()
+        self._queues.clear()
         # All are here then, or one has failed: what makes a channel can't look for that.
         self.processes.all_gather(b"")
         for group in sorted({*self._groups, tuple(range(self.size))}):
@@ -83,8 +83,8 @@ class ProcessSession:
 
     def _begin(self, call: CollectiveCall, xs: Sequence[Any], outs: Sequence[Any]) -> Watched:
         channel = self._bridge.channel(call.group, self._processes(call.group))
-        line = self._lines.setdefault(call.group, Line())
-        return Watched(line.begin(Spanning(call, xs, outs, channel, self.here)), self._bridge)
+        queue = self._queues.setdefault(call.group, CollectiveQueue())
+        return Watched(queue.begin(Spanning(call, xs, outs, channel, self.here)), self._bridge)
 
     def close(self) -> None:
         """End the threads, and tell the other processes. A second close does nothing."""
@@ -110,7 +110,7 @@ def devices_of_process(size: int, processes: int) -> int:
     return each
 
 
-class Line:
+class CollectiveQueue:
     """The collectives of one group that are under way, in the order in which they were begun.
 
     They may be waited for in any order, which can differ from process to process. But the second
@@ -124,7 +124,7 @@ class Line:
     def begin(self, what: Spanning) -> Request:
         with self._mutex:
             self._under_way.append(what)
-        return InLine(self, what)
+        return QueuedCollective(self, what)
 
     def progress(self, wanted: Spanning) -> bool:
         """Whether a collective is done, after each was advanced as far as its turn allows."""
@@ -144,12 +144,12 @@ class Line:
 
 
 @dataclass(frozen=True)
-class InLine:
-    line: Line
+class QueuedCollective:
+    queue: CollectiveQueue
     what: Spanning
 
     def done(self) -> bool:
-        return self.line.progress(self.what)
+        return self.queue.progress(self.what)
 
 
 @dataclass
