@@ -3,98 +3,100 @@
 from __future__ import annotations
 
 import atexit
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
-import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from graphc.ir.placement import ReduceOp
-from graphc.runtime.transports.bridge import as_bytes
+from graphc.runtime.transports.bridge import Request, as_bytes
 from graphc.runtime.transports.process_session import ENDED, Watched
 from graphc.runtime.transports.transport import Group
 
 Array: TypeAlias = NDArray[Any]
-OPS: dict[ReduceOp, MPI.Op] = {"sum": MPI.SUM, "max": MPI.MAX, "min": MPI.MIN}
 NEWS = 1  # the tag of messages about failures
+MOST = 1 << 30  # bytes of a message
 
 
 class MpiRequest:
-    """A nonblocking operation of MPI; it holds on to the arrays of the operation."""
+    """Nonblocking operations of MPI: receives of arrays, and others.
 
-    def __init__(self, request: MPI.Request, *arrays: object) -> None:
-        self._request, self._arrays = request, arrays
+    under_way: where it stands until it is done, so that its arrays stay, which are MPI's until then
+    """
+
+    def __init__(
+        self, receives: list[MPI.Request], others: list[MPI.Request], under_way: set[MpiRequest],
+        arrays: object = None,
+    ) -> None:  # fmt: skip
+        self._receives, self._requests, self._arrays = receives, receives + others, arrays
+        self._under_way = under_way
+        under_way.add(self)
 
     def done(self) -> bool:
-        return bool(self._request.Test())
+        done = bool(MPI.Request.Testall(self._requests))
+        if done:
+            self._under_way.discard(self)
+        return done
+
+    def cancel(self) -> Receives:
+        """Receive nothing any more that has not begun to arrive."""
+        for request in self._receives:
+            if request != MPI.REQUEST_NULL:
+                request.Cancel()
+        return Receives(self._receives)
+
+
+class Receives:
+    """The receives of a cancelled exchange: done when no array can change any more."""
+
+    def __init__(self, requests: list[MPI.Request]) -> None:
+        self._requests = requests
+
+    def done(self) -> bool:
+        return bool(MPI.Request.Testall(self._requests))
 
 
 class MpiChannel:
     """Two communicators of the processes that have members of a group, for exchanges and for
     second ones."""
 
-    def __init__(self, members: Sequence[int], comms: Sequence[MPI.Intracomm]) -> None:
-        self.members, self._comms = tuple(members), tuple(comms)
+    def __init__(
+        self, members: Sequence[int], comms: Sequence[MPI.Intracomm], under_way: set[MpiRequest]
+    ) -> None:
+        self.members, self._comms, self._under_way = tuple(members), tuple(comms), under_way
 
     @classmethod
-    def of_group(cls, world: MPI.Intracomm, group: Group, members: Sequence[int]) -> MpiChannel:
+    def of_group(
+        cls, world: MPI.Intracomm, group: Group, members: Sequence[int],
+        under_way: set[MpiRequest],
+    ) -> MpiChannel:  # fmt: skip
         """A channel of some processes; waits for them."""
         processes = world.group.Incl(list(members))
         # Threads may make channels of different groups at a time: these have different tags.
         tag = hash(group) & 0x3FFF
-        return cls(members, [world.Create_group(processes, 2 * tag + k) for k in range(2)])
+        comms = [world.Create_group(processes, 2 * tag + k) for k in range(2)]
+        return cls(members, comms, under_way)
 
     def exchange(
-        self, sends: Sequence[Array], receives: Sequence[Array], second: bool = False
+        self, sends: Sequence[Array | None], receives: Sequence[Array | None], second: bool = False
     ) -> MpiRequest:
-        sent, (counts, starts) = _joined(sends)
-        size = sum(x.nbytes for x in receives)
-        got = np.empty(size, np.uint8)
-        into = np.array([x.nbytes for x in receives], np.int64)
-        begins = np.concatenate([[0], np.cumsum(into)[:-1]])
-        request = self._comms[second].Ialltoallv(
-            [sent, counts, starts, MPI.BYTE], [got, into, begins, MPI.BYTE]
-        )
-        return Scattered(request, sent, got, receives)
-
-    def all_reduce(self, x: Array, op: ReduceOp) -> MpiRequest | None:
-        if x.dtype.kind not in "fiu" or x.dtype.itemsize < 4:  # MPI has no halves
-            return None
-        return MpiRequest(self._comms[0].Iallreduce(MPI.IN_PLACE, x, OPS[op]), x)
+        comm = self._comms[second]
+        # MPI keeps the order of messages between two processes, so they need no tags.
+        received = [
+            comm.Irecv([part, MPI.BYTE], q) for q, x in enumerate(receives) for part in _messages(x)
+        ]
+        sent = [
+            comm.Isend([part, MPI.BYTE], q) for q, x in enumerate(sends) for part in _messages(x)
+        ]
+        return MpiRequest(received, sent, self._under_way, (sends, receives))
 
 
-class Scattered(MpiRequest):
-    """An exchange, whose received bytes go to several arrays at its end."""
-
-    def __init__(
-        self, request: MPI.Request, sent: Array, got: Array, receives: Sequence[Array]
-    ) -> None:
-        super().__init__(request, sent)
-        self._got, self._receives = got, receives
-
-    def done(self) -> bool:
-        if not super().done():
-            return False
-        start = 0
-        for x in self._receives:
-            as_bytes(x)[...] = self._got[start : start + x.nbytes]
-            start += x.nbytes
-        self._receives = ()
-        return True
-
-
-def _joined(arrays: Sequence[Array]) -> tuple[Array, tuple[Array, Array]]:
-    """Arrays as one of bytes, and where in it each is. An array that occurs twice is there once."""
-    where, parts, size = dict[int, int](), list[Array](), 0
-    for x in arrays:
-        if id(x) not in where:
-            where[id(x)] = size
-            parts.append(as_bytes(x))
-            size += x.nbytes
-    sent = parts[0] if len(parts) == 1 else np.concatenate(parts)
-    counts = np.array([x.nbytes for x in arrays], np.int64)
-    return sent, (counts, np.array([where[id(x)] for x in arrays], np.int64))
+def _messages(x: Array | None) -> Iterator[Array]:
+    """The parts in which an array is sent: MPI counts bytes with 31 bits."""
+    if x is not None and x.nbytes:
+        data = as_bytes(x)
+        for start in range(0, data.size, MOST):
+            yield data[start : start + MOST]
 
 
 class MpiBridge:
@@ -112,6 +114,8 @@ class MpiBridge:
         self._told: list[tuple[MPI.Request, bytes]] = []  # until they are sent
         self._failures: list[tuple[int, int, str]] = []  # epoch, process, words
         self._channels: dict[Group, MpiChannel] = {}
+        self._under_way: set[MpiRequest] = set()
+        self._given_up: list[MpiRequest] = []  # whose arrays others may still read
         self._world = [world.Dup(), world.Dup()]
         self._connect()
         if self.count > 1:
@@ -119,7 +123,8 @@ class MpiBridge:
 
     def channel(self, group: Group, members: Sequence[int]) -> MpiChannel:
         if group not in self._channels:
-            self._channels[group] = MpiChannel.of_group(self._world[0], group, members)
+            channel = MpiChannel.of_group(self._world[0], group, members, self._under_way)
+            self._channels[group] = channel
         return self._channels[group]
 
     def fail(self, words: str) -> None:
@@ -143,18 +148,23 @@ class MpiBridge:
         return now[0] if now else None
 
     def renew(self, patience: float | None = None) -> None:
-        # What was in progress never ends: its communicators are left to MPI.
+        # What was in progress may never end: its communicators are left to MPI, and what it sends
+        # stays. Nothing of it may arrive later, in memory that is used for something else by then.
         self._channels.clear()
         self._epoch, self.failed = self._epoch + 1, False
+        late: list[Request] = [request.cancel() for request in self._under_way]
         pairs = [MPI.COMM_WORLD.Idup() for _ in range(2)]
-        for _, request in pairs:
-            Watched(MpiRequest(request), self).wait(patience)
+        made = MpiRequest([], [request for _, request in pairs], set())
+        for what in [made, *late]:
+            Watched(what, self).wait(patience)
+        self._given_up += self._under_way
+        self._under_way.clear()
         self._world = [comm for comm, _ in pairs]
         self._connect()
 
     def _connect(self) -> None:
         """The channel of all processes is there from the beginning: nobody waits to make it."""
-        self._channels[()] = MpiChannel(range(self.count), self._world)
+        self._channels[()] = MpiChannel(range(self.count), self._world, self._under_way)
 
     def _end(self) -> None:
         """This process exits: nobody need wait for it any more."""

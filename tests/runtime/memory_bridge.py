@@ -8,11 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Any
 
-import numpy as np
-
 from graphc.runtime.transports.process_session import JobProcesses, ProcessSession
-
-REDUCE = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 
 
 class Hub:
@@ -28,7 +24,7 @@ class Hub:
     def put(self, key: Any, x: Any) -> None:
         with self.lock:
             self.letters[key] = x.copy()
-            self.sent += x.nbytes * (key[3] != key[4])
+            self.sent += x.nbytes
 
     def take(self, key: Any) -> Any:
         with self.lock:
@@ -36,10 +32,7 @@ class Hub:
 
 
 class MemoryChannel:
-    """Letters between threads; if `sums`, a sum of its own of f32 and f64, from the last member to
-    the first, unlike any order of ours."""
-
-    sums = False
+    """Letters between threads."""
 
     def __init__(self, bridge: MemoryBridge, group: tuple[int, ...], members: Any) -> None:
         self.members, self._bridge, self._group = tuple(members), bridge, group
@@ -49,17 +42,15 @@ class MemoryChannel:
         assert len(sends) == len(receives) == len(self.members)
         self._calls[second] += 1
         b = self._bridge
+        own = self.members.index(b.index)
+        assert sends[own] is receives[own] is None, "a process sends nothing to itself"
         where = b.epoch, self._group, (second, self._calls[second])
         for q, x in zip(self.members, sends, strict=True):
-            b.hub.put((*where, b.index, q), x)
-        wanted = {(*where, q, b.index): x for q, x in zip(self.members, receives, strict=True)}
+            if x is not None and x.size:
+                b.hub.put((*where, b.index, q), x)
+        pairs = zip(self.members, receives, strict=True)
+        wanted = {(*where, q, b.index): x for q, x in pairs if x is not None and x.size}
         return Delivery(b.hub, wanted)
-
-    def all_reduce(self, x: Any, op: str) -> Any:
-        if not self.sums or x.dtype.kind != "f" or x.dtype.itemsize < 4:
-            return None
-        every = [np.empty_like(x) for _ in self.members]
-        return Sum(self.exchange([x] * len(every), every), x, every, REDUCE[op])
 
 
 class Delivery:
@@ -73,19 +64,6 @@ class Delivery:
                 assert (found.dtype, found.size) == (into.dtype, into.size)
                 into[...] = found.reshape(into.shape)
         return not self._wanted
-
-
-class Sum:
-    def __init__(self, request: Delivery, x: Any, every: Any, combine: Any) -> None:
-        self._request, self._x, self._every, self._combine = request, x, every, combine
-
-    def done(self) -> bool:
-        if not self._request.done():
-            return False
-        self._x[...] = self._every[-1]
-        for other in self._every[-2::-1]:
-            self._combine(self._x, other, out=self._x)
-        return True
 
 
 class MemoryBridge:
@@ -120,7 +98,7 @@ class Played:
     """A session of `size` ranks in `count` processes: `run` runs all of them, as one session."""
 
     def __init__(self, size: int, count: int, deadline: float | None = None) -> None:
-        self.size, hub = size, Hub(count)
+        self.size, self.each, hub = size, size // count, Hub(count)
         self.pool = ThreadPoolExecutor(count)
         bridges = [MemoryBridge(hub, k) for k in range(count)]
         self.sessions = list(self.pool.map(lambda b: ProcessSession(size, b, deadline), bridges))

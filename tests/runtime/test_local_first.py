@@ -44,6 +44,10 @@ def summed(divided: LocalFirst, xs: list[np.ndarray], leading: bool) -> np.ndarr
     return out
 
 
+def divide(what: CollectiveCall, members: list[int]) -> LocalFirst | None:
+    return local_first(what.collective.order, what.leaves, tuple(members))
+
+
 def drawn(seed: int) -> tuple[CollectiveCall, list[int], list[np.ndarray]]:
     """A call, the process of each position, and the arrays."""
     rng, numbers = random.Random(f"local first {seed}"), np.random.default_rng(seed)
@@ -63,7 +67,7 @@ def drawn(seed: int) -> tuple[CollectiveCall, list[int], list[np.ndarray]]:
 def test_every_bit_is_that_of_one_memory() -> None:
     for seed in range(300):
         what, members, xs = drawn(seed)
-        divided = local_first(what, members)
+        divided = divide(what, members)
         assert divided is not None
         found = summed(divided, xs, what.leaves is not None)
         want = np.empty_like(found)
@@ -74,16 +78,24 @@ def test_every_bit_is_that_of_one_memory() -> None:
 
 @pytest.mark.parametrize("each", [1, 2, 4])
 def test_a_process_of_four_neighbours_sends_one_piece(each: int) -> None:
-    divided = local_first(call(8, (each, 8 * each)), [0, 0, 0, 0, 1, 1, 1, 1])
+    divided = divide(call(8, (each, 8 * each)), [0, 0, 0, 0, 1, 1, 1, 1])
     assert divided is not None and sent(divided) == [1, 1] and divided.rest == ((0, 1),)
 
 
 def test_ranks_that_are_no_neighbours_send_each_their_own() -> None:
-    divided = local_first(call(4), [0, 1, 0, 1])
+    divided = divide(call(4), [0, 1, 0, 1])
     assert divided is not None and sent(divided) == [2, 2] and not divided.own
 
 
-def test_another_order_is_left_alone() -> None:
-    for order in (Order.ADD_N, Order.ACCUMULATE):
-        other = CollectiveCall(Collective(Partial(), R, order), (0, 1))
-        assert local_first(other, [0, 0]) is None
+def test_a_running_sum_is_left_alone() -> None:
+    assert local_first(Order.ACCUMULATE, None, (0, 0)) is None
+    assert local_first(None, None, (0, 0)) is None
+
+
+def test_in_the_order_of_the_transport_each_process_sends_one_sum() -> None:
+    assert local_first(Order.ADD_N, None, (0, 1, 2)) is None  # a running sum, as in one memory
+    for members in ((0, 0, 0, 1, 1), (0, 1, 0, 1), (1, 1, 0, 0, 1)):
+        divided = local_first(Order.ADD_N, None, members)
+        assert divided is not None and sent(divided) == [1, 1] and len(divided.rest) == 1
+        xs = [np.random.default_rng(i).integers(-99, 99, (2, 3)) for i in range(len(members))]
+        assert np.array_equal(summed(divided, xs, leading=False), sum(xs))

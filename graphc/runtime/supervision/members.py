@@ -66,6 +66,7 @@ class Member:
     shared: the shared memory that it has said it has
     status: its exit status, once it has said goodbye
     gone:   its connection has ended
+    ended:  when that was seen
     """
 
     process: int
@@ -81,6 +82,7 @@ class Member:
     state: ProcessState | None = None
     status: int | None = None
     gone: bool = False
+    ended: float = 0.0
 
     def tell(self, frame: Frame, now: float) -> None:
         """A heartbeat has arrived. Raises BadFrame."""

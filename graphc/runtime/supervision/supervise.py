@@ -235,7 +235,7 @@ class _Watched:
             for m in self.watch.members.values()
         }
         if code == "G0581":  # a peer that died because of it may have been quicker
-            lost = [m for m in self.watch.members.values() if m.dead]
+            lost = sorted((m for m in self.watch.members.values() if m.dead), key=lambda m: m.ended)
         self.printer.only = {m.process for m in lost if m.dead}
         self.end()
         first, fate, more = lost[0], "", f" and {len(lost) - 1} more" * (len(lost) > 1)

@@ -176,7 +176,7 @@ class WatchServer:
             self.selector.unregister(peer.link)
             peer.link.close()
             if peer.member is not None and not peer.prints:
-                peer.member.gone = True
+                peer.member.gone, peer.member.ended = True, time.monotonic()
 
     # -- what is asked of the processes ---------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """What a transport between processes provides: channels that move bytes, and news of failures.
 
 The arithmetic of collectives is ours (graphc.runtime.transports.spanning), so that its order and
-its bits are those of threads. A channel only has to deliver, and may offer a sum of its own.
+its bits are those of threads. A channel only has to deliver.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from graphc.ir.placement import ReduceOp
 from graphc.runtime.transports.transport import Group
 from graphc.support.errors import GraphcError
 
@@ -37,18 +36,12 @@ class Channel(Protocol):
     def members(self) -> Sequence[int]: ...
 
     def exchange(
-        self, sends: Sequence[Array], receives: Sequence[Array], second: bool = False
+        self, sends: Sequence[Array | None], receives: Sequence[Array | None], second: bool = False
     ) -> Request:
-        """Send each member an array, and receive one of each: contiguous ones, of known length.
+        """Send each other member an array, and receive one of each: contiguous ones, of known size.
 
+        By position in `members`; there is None in the place of this process itself, and for nothing
         second: these calls have an order of their own, apart from that of all others
-        """
-        ...
-
-    def all_reduce(self, x: Array, op: ReduceOp) -> Request | None:
-        """Overwrite x with its sum (max, min) over the members, in an order of the channel's own.
-
-        It gives all members the same bits. None if there is no such operation on x's dtype.
         """
         ...
 

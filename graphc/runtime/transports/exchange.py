@@ -169,9 +169,9 @@ def _reduce(
 ) -> None:  # fmt: skip
     """The reduction of the [rows, columns] sources, written to every target.
 
-    tree: the additions in order (graphc.ir.leaf_tree.joins); left to right without it. It works in
-    blocks, so that partial results stay in the cache. A target may be a source, since a block is
-    written after it was read.
+    targets: at least one. tree: the additions in order (graphc.ir.leaf_tree.joins); left to right
+    without it. It works in blocks, so that partial results stay in the cache. A target may be a
+    source, since a block is written by the last addition.
     """
     first, combine = sources[0], COMBINE[op]
     rows, columns = first.shape
@@ -181,11 +181,13 @@ def _reduce(
     for window in _windows(rows, columns, most):
         parts = [source[window] for source in sources]
         into = [lane[: parts[0].size].reshape(parts[0].shape) for lane in memory]
-        total = (
-            _chain(parts, combine, into[0]) if tree is None else _tree(parts, tree, combine, into)
-        )
-        for target in targets:
-            target[window] = total
+        out = targets[0][window]
+        if tree is None:
+            _chain(parts, combine, into[0], out)
+        else:
+            _tree(parts, tree, combine, into, out)
+        for target in targets[1:]:
+            target[window] = out
 
 
 def _windows(rows: int, columns: int, most: int) -> Iterator[tuple[slice, slice]]:
@@ -196,21 +198,33 @@ def _windows(rows: int, columns: int, most: int) -> Iterator[tuple[slice, slice]
             yield slice(row, row + height), slice(column, column + most)
 
 
-def _chain(parts: Sequence[Array], combine: np.ufunc, into: Array) -> Array:
-    total = parts[0]
-    for part in parts[1:]:
+def _chain(parts: Sequence[Array], combine: np.ufunc, into: Array, out: Array) -> None:
+    """Write the sum of parts from left to right to `out`, which may be one of them."""
+    *others, last = parts
+    if not others:
+        np.copyto(out, last)
+        return
+    total = others[0]
+    for part in others[1:]:
         total = combine(total, part, out=into)
-    return total
+    combine(total, last, out=out)
 
 
-def _tree(parts: list[Array], tree: Joins, combine: np.ufunc, into: Sequence[Array]) -> Array:
+def _tree(
+    parts: list[Array], tree: Joins, combine: np.ufunc, into: Sequence[Array], out: Array
+) -> None:
+    """Write the sum of parts in the order of a tree to `out`, which may be one of them."""
+    if not tree:
+        np.copyto(out, parts[0])
+        return
     lanes: dict[int, Array] = {}  # part -> where its sum lies
     free = iter(into)
-    for i, j in tree:
+    for i, j in tree[:-1]:
         # At most every second part begins a sum of two sources, which takes a lane of its own.
         lane = lanes.pop(i, None)
         other = lanes.pop(j, None)
         if lane is None:
             lane = other if other is not None else next(free)
         lanes[i] = parts[i] = combine(parts[i], parts[j], out=lane)
-    return parts[0]
+    i, j = tree[-1]
+    combine(parts[i], parts[j], out=out)

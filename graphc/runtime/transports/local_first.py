@@ -1,15 +1,17 @@
-"""Sums in a fixed tree over several processes: each process first adds up what it can by itself.
+"""Sums over several processes: each process first adds up what it can by itself.
 
-Of the additions of the tree, a process makes those both of whose sides are made of its own pieces
-only. What is left of its pieces is sent, and the other additions follow in their order. No addition
-changes, so the bits are those of one process. If the ranks of a process are neighbours, their
-forests become one (graphc.ir.leaf_tree): a process sends about as much as each of its ranks would.
+Of the additions of a fixed tree, a process makes those both of whose sides are made of its own
+pieces only. What is left of its pieces is sent, and the other additions follow in their order. No
+addition changes, so the bits are those of one process. If the ranks of a process are neighbours,
+their forests become one (graphc.ir.leaf_tree): a process sends about as much as each of its ranks
+would.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,7 +20,6 @@ from graphc.ir.leaf_tree import forests, joins
 from graphc.ir.orders import Order
 from graphc.ir.placement import ReduceOp
 from graphc.ops.settle import COMBINE
-from graphc.runtime.transports.transport import CollectiveCall
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 Joins: TypeAlias = Sequence[tuple[int, int]]
@@ -54,6 +55,8 @@ class LocalFirst:
             sums[i] = COMBINE[op](sums[i], sums[j], out=out)
             made.add(i)
         left = [sums[k] for k in self.left if self._process(k) == process]
+        if len(left) == 1:
+            return np.expand_dims(left[0], 0)  # a view: what is sent need not be copied
         some = next(x for x in xs if x is not None)
         return np.stack(left) if left else np.empty((0, *some.shape[1:]), some.dtype)
 
@@ -69,20 +72,27 @@ class LocalFirst:
         return self.members[self.pieces[piece][0]]
 
 
-def local_first(call: CollectiveCall, members: Sequence[int]) -> LocalFirst | None:
-    """How a sum in a tree is divided; None for a call of another kind or order.
+@lru_cache(maxsize=256)
+def local_first(
+    order: Order | None, leaves: tuple[int, int] | None, members: tuple[int, ...]
+) -> LocalFirst | None:
+    """How a sum is divided; None where its order lets no process add anything by itself.
 
     members: the process of each position
     """
-    if call.collective.order is not Order.TREE:
+    each, present = leaves or (1, len(members))
+    if order is Order.TREE:
+        rows: Sequence[int] = [len(x) for x in forests(len(members), each, present)]
+        additions: Joins = joins(len(members), each, present)
+    elif order is Order.ADD_N and leaves is None and len(set(members)) < len(members):
+        rows, additions = [1] * len(members), _each_by_itself(members)
+    else:
         return None
-    each, present = call.leaves or (1, len(members))
-    every = forests(len(members), each, present)
-    pieces = [(i, row) for i, forest in enumerate(every) for row in range(len(forest))]
+    pieces = [(i, row) for i, count in enumerate(rows) for row in range(count)]
     made_by: list[int | None] = [members[i] for i, _ in pieces]  # None: several processes
     own: dict[int, list[tuple[int, int]]] = {}
     rest, gone = list[tuple[int, int]](), set[int]()
-    for i, j in joins(len(members), each, present):
+    for i, j in additions:
         process = made_by[i]
         if process is not None and process == made_by[j]:
             own.setdefault(process, []).append((i, j))
@@ -94,3 +104,11 @@ def local_first(call: CollectiveCall, members: Sequence[int]) -> LocalFirst | No
     number = {k: n for n, k in enumerate(left)}
     renumbered = tuple((number[i], number[j]) for i, j in rest)
     return LocalFirst(tuple(pieces), tuple(members), own, tuple(left), renumbered)
+
+
+def _each_by_itself(members: tuple[int, ...]) -> list[tuple[int, int]]:
+    """The additions of a sum in the transport's own order: a running sum in each process, and then
+    one of what they have."""
+    first = {q: members.index(q) for q in members}
+    own = [(first[q], i) for i, q in enumerate(members) if first[q] != i]
+    return own + [(0, i) for i in first.values() if i]

@@ -23,11 +23,11 @@ from graphc.runtime.transports.local import LocalSession, Ranks
 from graphc.runtime.transports.processes import Processes
 from graphc.runtime.transports.spanning import Spanning
 from graphc.runtime.transports.transport import CollectiveCall, Communicator, Group
+from graphc.runtime.transports.waiting import Looks
 from graphc.support.errors import GraphcError, codes
 
 T = TypeVar("T")
 GRACE = 1.0  # seconds that what a process sent before it ended may take to arrive
-LOOKS, PAUSE = 5000, 5e-5  # at another process before one sleeps in between, and for how long
 EACH = 16  # looks between those for failures
 ENDED = "ended"
 
@@ -49,6 +49,7 @@ class ProcessSession:
         REPORTER.ranks = tuple(self.here)
         ranks = Ranks(self.here, self._each * bridge.on_host, self._begin)
         self._queues: dict[Group, CollectiveQueue] = {}
+        self._members: dict[Group, list[int]] = {}
         self._local = LocalSession(size, deadline, ranks)
         self._connect()
 
@@ -79,7 +80,9 @@ class ProcessSession:
                 self._bridge.channel(group, self._processes(group))
 
     def _processes(self, group: Group) -> list[int]:
-        return sorted({rank // self._each for rank in group})
+        if group not in self._members:
+            self._members[group] = sorted({rank // self._each for rank in group})
+        return self._members[group]
 
     def _begin(self, call: CollectiveCall, xs: Sequence[Any], outs: Sequence[Any]) -> Watched:
         channel = self._bridge.channel(call.group, self._processes(call.group))
@@ -180,17 +183,16 @@ class Watched:
 
     def wait(self, patience: float | None = None) -> None:
         """Wait until it is done. Raises G0566 if it is not after `patience` seconds."""
-        start, looks = time.monotonic(), 0
         if self.done():
             return
+        looks = Looks()
         REPORTER.waiting(AGREEMENT, OF_ALL)
         while not self.done():
-            if patience is not None and time.monotonic() - start > patience:
+            if patience is not None and looks.seconds > patience:
                 self.bridge.failed = True
                 text = f"other processes have not answered within {patience:g} s"
                 raise ProcessFailed("G0566", text, -1)
-            looks += 1
-            time.sleep(0 if looks < LOOKS else PAUSE)
+            looks.pause()
         REPORTER.going_on(OF_ALL)
 
 
@@ -218,20 +220,17 @@ class JobProcesses:
         return self._bridge.hosts
 
     def all_gather(self, data: bytes, patience: float | None = None) -> list[bytes]:
-        lengths, own = np.empty(self.count, np.int64), np.array([len(data)], np.int64)
-        each = [lengths[k : k + 1] for k in range(self.count)]
-        self._exchange([own] * self.count, each, patience)
-        receives = [np.empty(n, np.uint8) for n in lengths]
-        self._exchange([np.frombuffer(data, np.uint8)] * self.count, receives, patience)
-        return [x.tobytes() for x in receives]
+        lengths = self._exchange(np.array([len(data)], np.int64), [1] * self.count, patience)
+        each = [int(n[0]) for n in lengths]
+        received = self._exchange(np.frombuffer(data, np.uint8), each, patience)
+        return [x.tobytes() for x in received]
 
     def broadcast(self, data: bytes) -> bytes:
         return self.all_gather(data if self.index == 0 else b"")[0]
 
     def largest(self, number: int) -> int:
-        every, own = np.empty(self.count, np.int64), np.array([number], np.int64)
-        self._exchange([own] * self.count, [every[k : k + 1] for k in range(self.count)], None)
-        return int(every.max())
+        every = self._exchange(np.array([number], np.int64), [1] * self.count, None)
+        return max(int(x[0]) for x in every)
 
     def fail(self, error: BaseException) -> None:
         if not self._bridge.failed and not self.failed_elsewhere(error):
@@ -240,13 +239,20 @@ class JobProcesses:
     def failed_elsewhere(self, error: BaseException) -> bool:
         return isinstance(error, ProcessFailed)
 
-    def _exchange(
-        self, sends: Sequence[Any], receives: Sequence[Any], patience: float | None
-    ) -> None:
+    def _exchange(self, own: Any, sizes: Sequence[int], patience: float | None) -> list[Any]:
+        """The arrays of all processes, of known sizes, given that of this one."""
         if self._bridge.failed:
             self._bridge.renew(patience)
+        others = [q != self.index for q in range(self.count)]
+        every = [np.empty(n, own.dtype) for n in sizes]
         channel = self._bridge.channel((), range(self.count))
-        Watched(channel.exchange(sends, receives), self._bridge).wait(patience)
+        request = channel.exchange(
+            [own if other else None for other in others],
+            [x if other else None for x, other in zip(every, others, strict=True)],
+        )
+        Watched(request, self._bridge).wait(patience)
+        every[self.index] = own
+        return every
 
 
 # -- failures, in words ----------------------------------------------------------------------------

@@ -9,7 +9,6 @@ others, and a deadlock is detected at once, since nobody is left running.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -18,9 +17,9 @@ import numpy as np
 from graphc.runtime.supervision.reporter import REPORTER
 from graphc.runtime.transports.exchange import Array, Scratch, exchange
 from graphc.runtime.transports.transport import CollectiveCall, Group, PeerFailed
+from graphc.runtime.transports.waiting import Looks
 from graphc.support.errors import GraphcError, InternalError
 
-LOOKS, PAUSE = 5000, 5e-5  # at another process before one sleeps in between, and for how long
 SMALL = 1 << 16  # bytes posted to a meeting up to which one rank does the whole exchange
 END = "end"
 
@@ -177,17 +176,18 @@ class Room:
 
     def _wait_for(self, rank: int, meeting: Meeting, transfer: Transfer) -> None:
         """Wait for other processes; looks often at first, then less."""
-        start, looks = time.monotonic(), 0
+        if transfer.done():
+            return
+        looks = Looks()
         REPORTER.waiting(meeting.call, rank)
         while not transfer.done():
             if self.failed:
                 self.check()
-            if self.deadline is not None and time.monotonic() - start > self.deadline:
+            if self.deadline is not None and looks.seconds > self.deadline:
                 with self.mutex:
                     text = f"other processes did not reach {meeting} within {self.deadline:g} s"
                     raise self._doom(rank, "G0562", text, self._report())
-            looks += 1
-            time.sleep(0 if looks < LOOKS else PAUSE)
+            looks.pause()
         REPORTER.going_on(rank)
 
     def _claim(self, meeting: Meeting) -> int | None:

@@ -2,22 +2,20 @@
 
 What each process needs of each member's array is sent to it in one exchange, and it computes its
 results as if all arrays were in one memory (graphc.runtime.transports.exchange): in the same order,
-with the same bits. An all-reduce is done in parts, one per process, which are exchanged at the end
-(reduce-scatter and all-gather: Rabenseifner, "Optimization of Collective Reduction Operations",
-2004); where the order is the transport's own, it is the channel's own sum.
+with the same bits. A large all-reduce is done in parts, one per process, which are exchanged at the
+end (reduce-scatter and all-gather: Rabenseifner, "Optimization of Collective Reduction Operations",
+2004). Where the order is the transport's own, each process first adds up what its members have.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from graphc.ir.collectives import CollectiveKind
-from graphc.ir.orders import Order
 from graphc.ir.placement import Partial, ReduceOp
 from graphc.runtime.transports.bridge import Array, Channel, Request
 from graphc.runtime.transports.exchange import (
@@ -29,9 +27,11 @@ from graphc.runtime.transports.exchange import (
     reduction_of,
 )
 from graphc.runtime.transports.local_first import LocalFirst, local_first
-from graphc.runtime.transports.transport import CollectiveCall, Parts
+from graphc.runtime.transports.transport import CollectiveCall, Group, Parts
 
 Steps: TypeAlias = Iterator[Request]  # each is done before the next one is asked for
+NO_ENTRIES = bytes(16)
+AT_ONCE = 1 << 17  # bytes that a process sends of a sum, up to which all of it goes to everybody
 
 
 class Spanning:
@@ -47,15 +47,16 @@ class Spanning:
     ) -> None:  # fmt: skip
         self.call, self.outs, self.channel = call, outs, channel
         self._each = len(here)
-        self._members = [rank // self._each for rank in call.group]  # processes, by position
+        self._members, self._positions = _processes(call.group, self._each)
         self.me = here.start // self._each
-        self.mine = self._of(self.me)
-        self._divided = local_first(call, self._members)
+        self.mine = self._positions[self.me]
+        order = call.collective.order if isinstance(call.collective.source, Partial) else None
+        self._divided = local_first(order, call.leaves, self._members)
         self.xs = xs if self._divided is None else self._made_here(self._divided, xs)
         self.x = self.xs[self.mine[0]]
         self.results = [outs[i] for i in self.mine if outs[i] is not None]
         self.begun = False  # all exchanges that it makes
-        self._steps = self._run()
+        self._steps: Steps = getattr(self, f"_{self.call.kind.value}")()
         self._request = next(self._steps, None)
 
     def done(self) -> bool:
@@ -64,22 +65,6 @@ class Spanning:
             self._request = next(self._steps, None)
         self.begun |= self._request is None
         return self._request is None
-
-    def _run(self) -> Steps:
-        steps = self._channels_own() if self._is_plain() else None
-        if steps is None:
-            steps = getattr(self, f"_{self.call.kind.value}")()
-        return steps
-
-    def _is_plain(self) -> bool:
-        """Whether it is a sum that all get, in an order that the transport chooses."""
-        call = self.call
-        plain = call.collective.order is Order.ADD_N and call.leaves is None
-        return plain and call.kind is CollectiveKind.ALL_REDUCE
-
-    def _of(self, process: int) -> list[int]:
-        """The positions of a process's ranks."""
-        return [i for i, member in enumerate(self._members) if member == process]
 
     def _made_here(self, divided: LocalFirst, xs: Sequence[Any]) -> list[Any]:
         """What this process sends, [pieces, ...] for each of its positions."""
@@ -92,28 +77,34 @@ class Spanning:
 
     # -- what is sent -----------------------------------------------------------------------------
 
-    def _exchanged(self, pieces: Any, got: list[Any]) -> Steps:
+    def _exchanged(self, pieces: Any, got: list[Any], last: bool = True) -> Steps:
         """Send each process its pieces of this one's arrays; `got` becomes those of all members.
 
-        pieces(x, i, q): what process q needs of x, the array of position i: a list of views
+        pieces(x, i, q): what process q needs of x, the array of position i: a list of views. Those
+        of this process's own arrays are not copied. last: whether no other exchange follows
         """
-        sends = [
-            _packed([p for i in self.mine for p in pieces(self.xs[i], i, q)], self.x.dtype)
-            for q in self.channel.members
-        ]
-        shapes = [
-            [[p.shape for p in pieces(self._like(i), i, self.me)] for i in self._of(q)]
-            for q in self.channel.members
-        ]
-        receives = [
-            np.empty(sum(prod(s) for member in each for s in member), self.x.dtype)
-            for each in shapes
-        ]
-        self.begun = self.call.kind is not CollectiveKind.ALL_REDUCE
-        yield self.channel.exchange(sends, receives)
+        sends, receives, shapes = list[Any](), list[Any](), list[Any]()
         got[:] = [None] * len(self._members)
+        for q in self.channel.members:
+            if q == self.me:
+                sends.append(None)
+                receives.append(None)
+                shapes.append(None)
+                for i in self.mine:
+                    got[i] = pieces(self.xs[i], i, q)
+            else:
+                own = [p for i in self.mine for p in pieces(self.xs[i], i, q)]
+                sends.append(_packed(own, self.x.dtype))
+                each = [
+                    [p.shape for p in pieces(self._like(i), i, self.me)] for i in self._positions[q]
+                ]
+                size = sum(prod(s) for member in each for s in member)
+                receives.append(np.empty(size, self.x.dtype))
+                shapes.append(each)
+        self.begun = last
+        yield self.channel.exchange(sends, receives)
         for q, each, data in zip(self.channel.members, shapes, receives, strict=True):
-            for i, member in zip(self._of(q), each, strict=True):
+            for i, member in zip(self._positions[q], each or (), strict=q != self.me):
                 got[i] = []
                 for shape in member:
                     got[i].append(data[: prod(shape)].reshape(shape))
@@ -124,7 +115,7 @@ class Spanning:
         shape = self.x.shape
         if self._divided is not None:
             shape = (self._divided.sent_by(position), *shape[1:])
-        return np.empty(shape, self.x.dtype)
+        return np.ndarray(shape, self.x.dtype, NO_ENTRIES, strides=(0,) * len(shape))
 
     @property
     def _leading(self) -> int:
@@ -136,7 +127,7 @@ class Spanning:
         return x.reshape(*x.shape[: self._leading], prod(x.shape[self._leading :]))
 
     def _sum(self, terms: Sequence[Array], out: Array) -> None:
-        """Write the sum of the members' terms, in the order of the call."""
+        """Write the sum of the members' terms, in the order of the call; out may be one of them."""
         if self._divided is not None:
             rows = [np.ascontiguousarray(x) for x in self._divided.rows(terms)]
             add_in_order(rows, out, _reduce_op(self.call), self._divided.rest)
@@ -144,51 +135,46 @@ class Spanning:
         call = reduction_of(self.call)
         exchange(call, [np.ascontiguousarray(x) for x in terms], [out], 0, 1, Scratch())
 
+    def _sum_once(self, terms: Sequence[Array]) -> None:
+        """Write the sum to all results of this process. What is added may be one of them."""
+        if self.results:
+            self._sum(terms, self.results[0])
+            self._copy_first()
+
+    def _copy_first(self) -> None:
+        """Write the first result to the other ones of this process."""
+        for out in self.results[1:]:
+            np.copyto(out, self.results[0])
+
     # -- kinds ------------------------------------------------------------------------------------
 
-    def _channels_own(self) -> Steps | None:
-        """The channel's own sum of what the members of each process make together."""
-        alone = len(self.mine) == 1
-        total = self.results[0] if alone else np.empty(self.x.shape, self.x.dtype)
-        if not alone:
-            self._sum([self.xs[i] for i in self.mine], total)
-        elif total is not self.x:
-            np.copyto(total, self.x)
-        request = self.channel.all_reduce(total, _reduce_op(self.call))
-        if request is None:
-            return None
-
-        def steps() -> Steps:
-            self.begun = True
-            yield request
-            for out in self.results:
-                if out is not total:
-                    np.copyto(out, total)
-
-        return steps()
-
     def _all_reduce(self) -> Steps:
-        n, count = self._flat(self.x).shape[-1], len(self.channel.members)
-        ends = [n * k // count for k in range(count + 1)]
-        at = {q: slice(ends[k], ends[k + 1]) for k, q in enumerate(self.channel.members)}
         got: list[Any] = []
-        yield from self._exchanged(lambda x, i, q: [self._flat(x)[..., at[q]]], got)
-        part = np.empty(at[self.me].stop - at[self.me].start, self.x.dtype)
+        if self.x.nbytes * (len(self.channel.members) - 1) <= AT_ONCE:
+            yield from self._exchanged(lambda x, i, q: [x], got)
+            self._sum_once([x for (x,) in got])
+            return
+        out = self.results[0].reshape(-1)  # a view: results are contiguous
+        count = len(self.channel.members)
+        ends = [out.size * k // count for k in range(count + 1)]
+        at = {q: slice(ends[k], ends[k + 1]) for k, q in enumerate(self.channel.members)}
+        yield from self._exchanged(lambda x, i, q: [self._flat(x)[..., at[q]]], got, last=False)
+        part = out[at[self.me]]
         if part.size:
             self._sum([x for (x,) in got], part)
-        whole = np.empty(n, self.x.dtype)
-        receives = [whole[at[q]] for q in self.channel.members]
+        others = [q != self.me for q in self.channel.members]
+        sends = [part if other else None for other in others]
+        receives = [out[at[q]] if q != self.me else None for q in self.channel.members]
         self.begun = True
-        yield self.channel.exchange([part] * count, receives, second=True)
-        for out in self.results:
-            np.copyto(out, whole.reshape(out.shape))
+        yield self.channel.exchange(sends, receives, second=True)
+        self._copy_first()
 
     def _reduce(self) -> Steps:
         homes = {rank // self._each for rank in self.call.owners}
         got: list[Any] = []
         yield from self._exchanged(lambda x, i, q: [x] * (q in homes), got)
-        for out in self.results:
-            self._sum([x for (x,) in got], out)
+        if self.results:
+            self._sum_once([x for (x,) in got])
 
     def _reduce_scatter(self) -> Steps:
         after, got = self.call.after, list[Any]()
@@ -232,15 +218,26 @@ class Spanning:
             along(self.outs[i], after.dim, n, None)[...] = 0
 
     def _barrier(self) -> Steps:
+        words = [
+            np.zeros(1, np.uint8) if q != self.me else None for q in (*self.channel.members,) * 2
+        ]
         count = len(self.channel.members)
-        words = np.zeros((2, count), np.uint8)
         self.begun = True
-        yield self.channel.exchange([*words[0, :, None]], [*words[1, :, None]])
+        yield self.channel.exchange(words[:count], words[count:])
 
     def _parts_of(self, after: Parts, dim: int, x: Array, i: int, q: int) -> list[Array]:
         """The parts of x that the ranks of a process get."""
-        spans = (after.spans[k] for k in self._of(q))
+        spans = (after.spans[k] for k in self._positions[q])
         return [along(x, dim, start, start + n) for start, n in spans]
+
+
+@lru_cache(maxsize=256)
+def _processes(group: Group, each: int) -> tuple[tuple[int, ...], dict[int, tuple[int, ...]]]:
+    """Of a group of ranks: the process of each position, and the positions of each process."""
+    members = tuple(rank // each for rank in group)
+    return members, {
+        q: tuple(i for i, member in enumerate(members) if member == q) for q in members
+    }
 
 
 def _reduce_op(call: CollectiveCall) -> ReduceOp:
