@@ -23,7 +23,8 @@ from graphc.runtime.backends.backend import Backend
 from graphc.runtime.checkpoints.saver import Checkpoints, Saver
 from graphc.runtime.machine.jobs import bucket_for, join
 from graphc.runtime.machine.memory_limits import check_peak
-from graphc.runtime.trainer import OnStep, Trainer
+from graphc.runtime.trainer import Trainer
+from graphc.runtime.training.loop import OnStep
 from graphc.runtime.transports.transport import Transport
 from graphc.strategies import Strategy, parse_strategy
 from graphc.support.errors import GraphcError

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,12 +13,11 @@ from graphc.ir.placement import Mesh
 from graphc.plan.plan import SYNC, Plan
 from graphc.runtime.asynchronous.drivers import DriverPlugin
 from graphc.runtime.asynchronous.engine import AsynchronousEngine, Observed
-from graphc.runtime.asynchronous.fit import Training, check_asynchronous, train
 from graphc.runtime.backends import plugins
 from graphc.runtime.backends.backend import Backend, FastPath
 from graphc.runtime.checkpoints.fingerprint import kernel_fingerprint, values_sha256
 from graphc.runtime.checkpoints.history import History, HistoryPart, gone_on, warn_of_change
-from graphc.runtime.checkpoints.saver import Checkpoints, Saver, saving
+from graphc.runtime.checkpoints.saver import Checkpoints, Saver
 from graphc.runtime.checkpoints.saving import (
     Saved,
     first_values,
@@ -45,11 +43,11 @@ from graphc.runtime.machine.memory_limits import check_memory
 from graphc.runtime.results import Metrics, agreed, plains
 from graphc.runtime.supervision.reporter import REPORTER
 from graphc.runtime.synchronous.engine import Engine
+from graphc.runtime.training.loop import FitOptions, OnStep, fit_parts, fit_stream
 from graphc.runtime.transports.transport import Transport
 
 Array = NDArray[Any]
 Variables = dict[str, Array]
-OnStep = Callable[[int, Metrics], None]
 
 
 class Trainer:
@@ -96,7 +94,7 @@ class Trainer:
         first = first_values(plan) | dict(values or {})
         self._load(with_outer(plan, first, values))
         self._local_steps = 0  # steps since replicas that step alone met
-        self._before_end: tuple[Variables, Variables, int] | None = None  # see `_end`
+        self._before_end: tuple[Variables, Variables, int] | None = None  # see `end`
         self._meeting: FastPath | None = None  # that of the program in which replicas meet
         self.history: History = (self._part(0),)
         self.resumed = ("", 0)  # `Saved.run` of the checkpoint that was resumed
@@ -175,7 +173,7 @@ class Trainer:
             finally:
                 self._local_steps *= self.engine.finished[SYNC] == before
 
-    def _end(self) -> None:
+    def end(self) -> None:
         """Synchronize replicas, so that there is one value of each variable. A later step, also in
         a resumed run, continues from the values before that: the result does not depend on how a
         training is divided."""
@@ -238,7 +236,6 @@ class Trainer:
         """
         sharding = Sharding(shard, replicas(self.plan))
         warn_of_proportion(self.plan, data.examples(sharding), batch)
-        last: Metrics = {}
         limit = steps if steps is not None else (epochs or 1) * data.steps(batch, sharding)
         self.ahead = of_same_size(self.ahead.beyond(self.position), batch)
         parts = self.ahead.left_out(data.stream(batch, shuffle_seed, self.position, sharding))
@@ -246,28 +243,11 @@ class Trainer:
         if self.position.example:
             warn_of_order(self._begun, self.order)
         self._begun = ""
-        check_asynchronous(self.plan, record, replay)
-        if isinstance(self.engine, AsynchronousEngine):
-            at = self.position
-            setting = {"batch": batch, "seed": shuffle_seed, "examples": len(data), "shard": shard}
-            setting |= {"epoch": at.epoch, "example": at.example}
-            setting |= self.ahead.notes()
-            training = Training(self.engine, record, replay, setting, limit)
-            with saving(self, checkpoint) as after_step:
-                return train(self, islice(parts, limit), training, on_step, after_step)
-        with saving(self, checkpoint) as after_step, self.engine.stopping:
-            for number, (part, position) in enumerate(islice(parts, limit), 1):
-                before = self.steps
-                REPORTER.step(before + 1)
-                try:
-                    last = self.step(part)
-                finally:  # Ctrl-C is raised behind a step that was made
-                    self.position = position if self.steps > before else self.position
-                after_step()
-                if on_step:
-                    on_step(number, last)
-            self._end()
-        return last
+        at = self.position
+        setting: dict[str, Any] = {"batch": batch, "seed": shuffle_seed, "examples": len(data)}
+        setting |= {"shard": shard, "epoch": at.epoch, "example": at.example} | self.ahead.notes()
+        options = FitOptions(on_step, record, replay, checkpoint)
+        return fit_parts(self, parts, options, setting, limit)
 
     def fit_stream(
         self,
@@ -279,21 +259,7 @@ class Trainer:
         checkpoint: Checkpoints | Saver | None = None,
     ) -> Metrics:
         """Train on batches as they arrive, and return the last step's results; see `fit`."""
-        check_asynchronous(self.plan, record, replay)
-        last: Metrics = {}
-        with saving(self, checkpoint) as after_step:
-            if isinstance(self.engine, AsynchronousEngine):
-                parts = ((batch, self.position) for batch in batches)
-                training = Training(self.engine, record, replay, {})
-                return train(self, parts, training, on_step, after_step)
-            with self.engine.stopping:
-                for number, batch in enumerate(batches, 1):
-                    last = self.step(batch)
-                    after_step()
-                    if on_step:
-                        on_step(number, last)
-            self._end()
-        return last
+        return fit_stream(self, batches, FitOptions(on_step, record, replay, checkpoint))
 
     @property
     def observed(self) -> Observed | None:

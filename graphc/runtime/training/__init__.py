@@ -1,0 +1,1 @@
+"""The training loop: epochs over data, or batches as they arrive."""
