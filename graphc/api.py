@@ -15,6 +15,7 @@ from typing import Any, Self
 
 from graphc.compiler.plan_cache import compiled
 from graphc.frontend.module import Module
+from graphc.frontend.numpy.notes import warn_of
 from graphc.frontend.numpy.trace import TracedStep, record
 from graphc.ir.graph import Graph
 from graphc.runtime.asynchronous.drivers import DriverPlugin
@@ -48,6 +49,7 @@ def compile(
     order: str = "",
     reduction: str = "",
     sparse: str = "",
+    data_dtype: Any = None,
     peak: int | None = None,
     max_bytes: int | None = None,
     check_replicas: bool = False,
@@ -74,6 +76,9 @@ def compile(
     reduction:     what the loss is meant to be over the batch: sum or mean
     sparse:        whether gradients of tables are kept as rows: auto (if fewer rows are looked up
                    than the table has), on or off (see graphc.ops.sparse)
+    data_dtype:    the widest float dtype in which the batch is taken, such as "float64"; by default
+                   that of the params: a float64 batch for f32 params is taken as f32 (G0831 says
+                   so)
     peak:          limit on the memory of one device, in bytes
     max_bytes:     limit on the memory of all devices, in bytes; by default the machine's memory
     check_replicas: a step fails (G0536) if replicas disagree on an `only_first_replica` variable
@@ -86,6 +91,7 @@ def compile(
         module, traced = traced_module(
             loss_fn, params, example_batch, optimizer=optimizer, state=state, whole=whole,
             seed=seed, order=order, reduction=reduction, sparse=sparse,
+            data_dtype=data_dtype,
         )  # fmt: skip
         chosen = parse_strategy(strategy) if isinstance(strategy, str) else strategy
         if not isinstance(chosen, Strategy):
@@ -119,6 +125,7 @@ def traced_module(
             "there is nothing to minimize: no optimizer is given",
             help="give optimizer=graphc.optim.adam(1e-3), or call graphc.minimize in the function",
         )
+    warn_of(train.notes)
     seed = checked_seed(options.get("seed", 0))
     return Module(train.graph.name, train.graph, evaluate, train.first, seed=seed), train
 

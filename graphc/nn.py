@@ -57,6 +57,7 @@ def _function(name: str) -> Callable[..., Any]:
                 given = [_argument(f, x) for x in unwrap(args, f)]
                 others = {k: _argument(f, unwrap(x, f)) for k, x in options.items()}
                 result = renamed(f, _checked(name, f, given, others), span, before)
+                session.note_dtype((*args, *options.values()), result)
             except GraphcError as error:
                 raise error.at(span) from None
         return wrap(session, result)

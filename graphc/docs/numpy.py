@@ -25,6 +25,12 @@ once, while tracing.
 * **Alone**, a Python float and an integer that a function of floats takes (`np.exp(ids)`,
   `np.where(mask, 0.1, 0.7)`, `ids / 3`) are f32, and a Python int is i32; in a step whose float
   arrays (params, state and batch) are all f64 they are f64.
+* **Data** follow the params: a float array of the batch that is wider than the widest float of the
+  params (NumPy's float64 for f32 params) is taken in the params' dtype, f32 at the least, and
+  G0831 says so. Narrower floats, integers and bools keep their dtypes; so do params and states,
+  and a batch for a step without float params. `graphc.compile(..., data_dtype="float64")` takes
+  wider data as they are. G0831 also names a float64 param among f32 ones, and the first constant
+  of float64 that widens a step of f32.
 * Shifts, powers and remainders of integers are integers, and wrap around as NumPy's do. What NumPy
   makes of two bools in i8 is i32.
 * Sums of integers keep their dtype (bools and u8 are summed in i32); means of integers are f32;

@@ -115,6 +115,7 @@ def step_of(form: Form) -> Any:
     return lambda p, b: form(b["x"], b["x"].shape[0])
 
 
+@pytest.mark.filterwarnings("ignore:warning.G0831")  # of np.array([1.0, 2.0])
 @pytest.mark.parametrize("native", ["1", "0"])
 def test_a_count_of_the_examples_is_that_of_a_short_batch(
     native: str, monkeypatch: pytest.MonkeyPatch

@@ -41,7 +41,8 @@ def ran(functions: dict[str, Callable[..., Any]], xs: tuple[Array, ...]) -> dict
 
     feeds = {f"x{i}": x for i, x in enumerate(xs)}
     w, sgd = {"w": np.float32(1)}, graphc.optim.sgd(0.1)
-    with graphc.compile(step, w, feeds, optimizer=sgd, whole=["*"]) as trainer:
+    options = {"whole": ["*"], "data_dtype": "float64"}
+    with graphc.compile(step, w, feeds, optimizer=sgd, **options) as trainer:
         return trainer.step(feeds)
 
 

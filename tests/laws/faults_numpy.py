@@ -70,4 +70,4 @@ def _a_range_is_any_batchs(patch: Patch) -> None:
 @fault("dtypes")
 def _python_floats_are_f32(patch: Patch) -> None:
     """Python floats alone are f32 in a step of f64."""
-    patch.setattr(trace, "_float_of", lambda request: F32)
+    patch.setattr(trace, "float_of", lambda request: F32)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from graphc.frontend.numpy.caller import user_span
 from graphc.ir.builder import Builder, Value
 from graphc.ir.orders import Orders
+from graphc.ir.types import F64
 from graphc.support.errors import GraphcError, Span
 
 if TYPE_CHECKING:
@@ -39,6 +42,8 @@ class TraceSession:
     initial: first values that are arrays, by variable
     exact:   where the function asked for the batch size as a plain number
     sized:   where it asked for it as a length, of an array or a range
+    notes:   what the user should know, as errors that become warnings
+    wide:    whether a param, a state or an entry of the batch is f64
     """
 
     builder: Builder
@@ -48,7 +53,28 @@ class TraceSession:
     losses: list[PendingLoss] = field(default_factory=list)
     exact: Span | None = None
     sized: Span | None = None
+    notes: list[GraphcError] = field(default_factory=list)
+    wide: bool = False
     over: bool = False
+
+    def note(self, code: str, message: str, help: str | None = None) -> None:
+        """Note something at the user's line, once for each line."""
+        span = user_span()
+        if all((n.code, n.span) != (code, span) for n in self.notes):
+            self.notes.append(GraphcError(code, message, span=span, help=help))
+
+    def note_dtype(self, given: Iterable[Any], result: Any) -> None:
+        """Note the first float64 array that makes a value of an f32 step float64."""
+        if self.wide or not isinstance(result, Value) or result.dtype != F64:
+            return
+        if any(isinstance(x, np.ndarray) and x.ndim and x.dtype == np.float64 for x in given):
+            self.wide = True
+            self.note(
+                "G0831",
+                "a float64 array makes this float64, in a step of float32",
+                "make it float32: np.array(x, np.float32), np.zeros(n, np.float32), "
+                "x.astype(np.float32)",
+            )
 
     def check_open(self) -> None:
         """Raise G0808 if the trace has ended."""

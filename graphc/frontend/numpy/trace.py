@@ -23,24 +23,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from graphc.frontend.numpy.arguments import (
+    TraceRequest,
+    dtype_notes,
+    float_argument,
+    float_of,
+    has_f64,
+    inputs,
+    variables,
+)
 from graphc.frontend.numpy.batch_size import measured, needs_whole, same_but_for_lengths
 from graphc.frontend.numpy.caller import user_span
 from graphc.frontend.numpy.constant_table import taking
-from graphc.frontend.numpy.declare import Param, add_loss, declare, objectives, output, write
+from graphc.frontend.numpy.declare import add_loss, objectives, output, write
+from graphc.frontend.numpy.leaves import listed
+from graphc.frontend.numpy.notes import warn_of
 from graphc.frontend.numpy.pytree import Structure, flatten
 from graphc.frontend.numpy.session import TraceSession, running
 from graphc.frontend.numpy.tracer import Tracer, unwrap
 from graphc.frontend.operands import value
 from graphc.ir.builder import Builder
-from graphc.ir.graph import Graph, Variable
-from graphc.ir.op import op_named
-from graphc.ir.types import F32, F64, I32, DType, Extent, TensorType, dtype_of
-from graphc.ops.initializers import initial_value
+from graphc.ir.graph import Graph
 from graphc.support.errors import GraphcError, Span
 from graphc.support.random import checked_seed
 
@@ -60,6 +67,7 @@ class TracedStep:
             The graph then holds for this batch size only, and its inputs have no run-time dim.
     asked:  whether something in the function depends on the mode
     needs:  the place of the first node that needs the whole batch, if there is one
+    notes:  what the user should know, as errors that `warn_of` makes warnings
     """
 
     graph: Graph
@@ -71,6 +79,7 @@ class TracedStep:
     exact: Span | None = None
     asked: bool = True
     needs: Span | None = None
+    notes: tuple[GraphcError, ...] = ()
 
     @property
     def evaluation(self) -> Graph | None:
@@ -91,8 +100,8 @@ class TracedStep:
         if form != self.batch:
             raise GraphcError(
                 "G0806",
-                f"the batch has the leaves {', '.join(leaves)}, "
-                f"the example had {', '.join(self.batch.names)}",
+                f"the batch has the leaves {listed([*leaves], '')}, "
+                f"the example had {listed(self.batch.names, '')}",
             )
         types = {name: node.tensor.dtype.numpy for name, node in self.graph.inputs.items()}
         return {
@@ -112,28 +121,11 @@ _PLAIN_SIZE = (
 )
 
 
-@dataclass(frozen=True)
-class _Request:
-    """What to trace, and with which options."""
-
-    function: Callable[..., Any]
-    params: Any
-    state: Any
-    batch: Any
-    optimizer: Any
-    training: bool
-    whole: tuple[str, ...]
-    batch_dim: str
-    seed: int
-    span: Span | None
-    order: str
-    reduction: str
-    sparse: str
-
-
 def trace(function: Callable[..., Any], params: Any, batch: Any, **options: Any) -> Graph:
     """The graph of a NumPy function; `record` says more, and takes the same options."""
-    return record(function, params, batch, **options).graph
+    traced = record(function, params, batch, **options)
+    warn_of(traced.notes)
+    return traced.graph
 
 
 def record(
@@ -150,6 +142,7 @@ def record(
     order: str = "",
     reduction: str = "",
     sparse: str = "",
+    data_dtype: Any = None,
 ) -> TracedStep:
     """Trace `function(params, batch)`, or `function(params, state, batch)` where state is given.
 
@@ -166,13 +159,24 @@ def record(
     reduction: what the returned loss is meant to be, 'sum' or 'mean' over the batch.
     sparse:    whether gradients of tables are kept as rows: auto, on or off (graphc.ops.sparse).
     seed:      of the initializers and random functions that have none of their own.
+    data_dtype: the widest float dtype in which the batch is taken, such as "float64"; by default
+               that of the params.
 
     Raises G08xx for what can't be traced and G02xx for types, with the line of the user's code.
     """
-    request = _Request(
+    span = user_span()
+    request = TraceRequest(
         function, params, state, batch, optimizer, training, tuple(whole), batch_dim,
-        checked_seed(seed), user_span(), order, reduction, sparse,
+        checked_seed(seed), span, order, reduction, sparse,
+        None if data_dtype is None else float_argument(data_dtype, span),
     )  # fmt: skip
+    try:
+        return _recorded(request)
+    except GraphcError as error:
+        raise error.at(request.span) from None
+
+
+def _recorded(request: TraceRequest) -> TracedStep:
     traced, sized = _run(request)
     exact = traced.exact
     if exact is None and sized is not None and not _holds_for_another_size(request, traced):
@@ -180,7 +184,7 @@ def record(
     return traced if exact is None else _run(request, exact)[0]
 
 
-def _holds_for_another_size(request: _Request, traced: TracedStep) -> bool:
+def _holds_for_another_size(request: TraceRequest, traced: TracedStep) -> bool:
     """Whether the function is the same step for a batch of another size."""
     try:
         other, _ = _run(request, grown=True)
@@ -190,7 +194,7 @@ def _holds_for_another_size(request: _Request, traced: TracedStep) -> bool:
 
 
 def _run(
-    request: _Request, exact: Span | None = None, grown: bool = False
+    request: TraceRequest, exact: Span | None = None, grown: bool = False
 ) -> tuple[TracedStep, Span | None]:
     """One run of the function, and the span at which it used the batch size as a length, if any.
 
@@ -200,13 +204,14 @@ def _run(
     f = Builder("step" if name == "<lambda>" else name, training=request.training)
     session = TraceSession(f, Tracer, first=Builder(f"{f.name}.init"))
     f.seed = session.first.seed = request.seed
-    f.float = session.first.float = _float_of(request)
+    f.float = session.first.float = float_of(request)
+    session.wide = has_f64(request)
     with running(session), taking(), f.at(request.span):
-        params, param_form = _variables(session, request.params, "params")
+        params, param_form = variables(session, request.params, "params")
         state, state_form = None, None
         if request.state is not None:
-            state, state_form = _variables(session, request.state, "state")
-        batch, batch_form = _inputs(session, request, exact is None, grown)
+            state, state_form = variables(session, request.state, "state")
+        batch, batch_form = inputs(session, request, exact is None, grown)
         given = (params, batch) if request.state is None else (params, state, batch)
         returned = _called(request.function, given)
         _take_result(session, request, returned, state_form)
@@ -215,21 +220,9 @@ def _run(
     traced = TracedStep(
         graph, session.first.build(), session.initial, param_form, state_form, batch_form,
         exact or session.exact or measured(f, graph), f.asked, needs_whole(f),
+        (*dtype_notes(request), *session.notes),
     )  # fmt: skip
     return traced, session.sized
-
-
-def _float_of(request: _Request) -> DType:
-    """The dtype of Python floats that meet no array: f64 if all float arrays of the step are
-    f64."""
-    trees = (request.params, "params"), (request.state, "state"), (request.batch, "batch")
-    leaves = [
-        x for tree, kind in trees if tree is not None for x in flatten(tree, kind)[0].values()
-    ]
-    kept = (x.value if isinstance(x, Param) and not x.init else x for x in leaves)
-    known = {str(getattr(x, "dtype", "")) for x in kept}
-    floats = {name for name in known if "float" in name or name in ("f16", "bf16", "f32", "f64")}
-    return F64 if floats and floats <= {"float64", "f64"} else F32
 
 
 def _called(function: Callable[..., Any], given: tuple[Any, ...]) -> Any:
@@ -255,105 +248,11 @@ def _traced_cause(error: BaseException) -> GraphcError | None:
     return None
 
 
-# -- what comes in --------------------------------------------------------------------------------
-
-
-def _variables(session: TraceSession, tree: Any, kind: str) -> tuple[Any, Structure]:
-    """The tree with a traced variable for every leaf."""
-    leaves, form = flatten(tree, kind)
-    variables = {name: _variable(session, name, x, kind) for name, x in leaves.items()}
-    return form.build(variables), form
-
-
-def _variable(session: TraceSession, name: str, given: Any, kind: str) -> Tracer:
-    f = session.builder
-    leaf = given if isinstance(given, Param) else Param(given)
-    t = TensorType(leaf.shape, leaf.dtype) if leaf.init else _leaf_type(name, leaf.value)
-    trained = kind == "params" and leaf.trainable and t.dtype.kind == "f"
-    if name in f.variables:
-        raise GraphcError("G0806", f"params and state both have a leaf '{name}'")
-    variable = Variable(
-        name,
-        t,
-        "param" if trained else "state",
-        decay=leaf.decay,
-        origin=f.origin,
-        order=leaf.order,
-        sparse=leaf.sparse,
-    )
-    read = declare(session, variable)
-    if leaf.init is not None:
-        first = initial_value(session.first, leaf.init, name, t)
-        session.first.outputs[name] = first.name
-    else:
-        session.initial[name] = np.asarray(leaf.value, t.dtype.numpy)
-    return read
-
-
-def _leaf_type(name: str, x: Any) -> TensorType:
-    """The type of a leaf: an array's own; a Python number is f32, i32 or bool. Raises G0806."""
-    match x:
-        case np.ndarray() | np.generic():
-            try:
-                return TensorType(x.shape, dtype_of(x.dtype))
-            except GraphcError as error:
-                text = f"'{name}' has dtype {x.dtype}"
-                raise GraphcError("G0806", text, help=error.help) from None
-        case bool():
-            return TensorType((), dtype_of(np.dtype(bool)))
-        case int():
-            return TensorType((), I32)
-        case float():
-            return TensorType((), F32)
-        case Tracer():
-            raise GraphcError("G0808", f"'{name}' is a traced value: traces can't be nested")
-        case _:
-            raise GraphcError(
-                "G0806",
-                f"'{name}' is a {type(x).__name__}, not an array or a number",
-                help="leaves are NumPy arrays; pass other things through a closure",
-            )
-
-
-def _inputs(
-    session: TraceSession, request: _Request, dynamic: bool, grown: bool
-) -> tuple[Any, Structure]:
-    """The batch with a traced input for every leaf."""
-    f = session.builder
-    leaves, form = flatten(request.batch, "batch")
-    types = {name: _leaf_type(name, x) for name, x in leaves.items()}
-    cut = [n for n, t in types.items() if t.rank and not _matches(n, request.whole)]
-    _check_batch({n: types[n].shape[0] for n in cut})
-    inputs = {}
-    for name, t in types.items():
-        if name in cut and dynamic:
-            extents = (Extent(request.batch_dim), *(None,) * (t.rank - 1))
-            first = 2 * t.shape[0] + 3 if grown else t.shape[0]
-            t = TensorType((first, *t.shape[1:]), t.dtype, extents)
-        op = op_named("input")(source_name=name)  # type: ignore[call-arg]
-        inputs[name] = Tracer(session, f.add(op, type=t, name=name))
-    return form.build(inputs), form
-
-
-def _matches(name: str, globs: tuple[str, ...]) -> bool:
-    return any(fnmatchcase(name, g) or name.startswith(f"{g}.") for g in globs)
-
-
-def _check_batch(lengths: dict[str, int]) -> None:
-    if len(set(lengths.values())) > 1:
-        shown = ", ".join(f"{name}: {n}" for name, n in lengths.items())
-        raise GraphcError(
-            "G0806",
-            f"the arrays of the batch differ in their first dim ({shown})",
-            help="name the ones without a batch dim in whole=[...]",
-        )
-
-
 # -- what comes out -------------------------------------------------------------------------------
 
 
 def _take_result(
-    session: TraceSession, request: _Request, returned: Any, state_form: Structure | None
+    session: TraceSession, request: TraceRequest, returned: Any, state_form: Structure | None
 ) -> None:
     loss, new_state, metrics = _parts(returned, state_form is not None)
     code = getattr(request.function, "__code__", None)

@@ -139,6 +139,7 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin, Traced):
                 given = [unwrap(x, f) for x in args]
                 named = {k: unwrap(x, f) for k, x in options.items()}
                 result = _checked_call(name, handler, f, given, named)
+                self._session.note_dtype(args, result)
                 if outs:
                     return _written(self._session, result, outs)
             except GraphcError as error:

@@ -1,0 +1,94 @@
+"""Leaves of the trees that a traced function takes: their types, and what to say of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from graphc.frontend.numpy.length import Length, Traced
+from graphc.ir.types import BOOL, F32, I32, TensorType, dtype_of
+from graphc.support.errors import GraphcError
+
+SHOWN = 5  # names that a message lists; of the others it gives the number
+
+
+def listed(names: Sequence[object], quote: str = "'") -> str:
+    """`'a', 'b' and 3 others`: a list of names that stays short."""
+    shown = [f"{quote}{name}{quote}" for name in names[:SHOWN]]
+    rest = len(names) - len(shown)
+    return ", ".join(shown) + (f" and {rest:,} other{'s' * (rest > 1)}" if rest else "")
+
+
+def leaf_type(name: str, x: Any, kind: str = "batch") -> TensorType:
+    """The type of a leaf: an array's own; a Python number is f32, i32 or bool. Raises G0806."""
+    match x:
+        case np.ndarray() | np.generic():
+            return _array_type(name, x, kind)
+        case bool():
+            return TensorType((), BOOL)
+        case int():
+            return TensorType((), I32)
+        case float():
+            return TensorType((), F32)
+        case Traced() | Length():
+            raise GraphcError("G0808", f"'{name}' is a traced value: traces can't be nested")
+        case _:
+            what = f"{kind} '{name}'" if name != kind else kind
+            module = type(x).__module__.partition(".")[0]
+            of = f"{module}." if module in _CONVERTED else ""
+            raise GraphcError(
+                "G0806",
+                f"{what} is a {of}{type(x).__name__}, not an array or a number",
+                help=_converted(x, module),
+            )
+
+
+def _array_type(name: str, x: Any, kind: str) -> TensorType:
+    try:
+        return TensorType(x.shape, dtype_of(x.dtype))
+    except GraphcError as error:
+        text = f"'{name}' has dtype {x.dtype}"
+        raise GraphcError("G0806", text, help=_DTYPES.get(x.dtype.kind) or error.help) from None
+
+
+_DTYPES = {
+    "U": "texts are no numbers: encode them before, as integers (np.unique(labels, "
+    "return_inverse=True))",
+    "S": "bytes are no numbers: np.frombuffer(data, np.uint8) makes them some",
+    "O": "an array of Python objects: its rows differ in length, or are no numbers; pad them to "
+    "one length and give a mask",
+    "c": "there are no complex dtypes: give x.real and x.imag",
+    "M": "dates are no numbers: subtract a first date and divide by np.timedelta64(1, 'D')",
+    "m": "durations are no numbers: divide by np.timedelta64(1, 's')",
+    "u": "known: f64 f32 f16 bf16 i64 i32 u8 bool; write .astype(np.int64)",
+    "i": "known: f64 f32 f16 bf16 i64 i32 u8 bool; write .astype(np.int32)",
+}
+
+_CONVERTED = {
+    "torch": "write x.detach().cpu().numpy()",
+    "pandas": "write df.to_numpy(np.float32), or one array per column",
+    "polars": "write df.to_numpy(), or one array per column",
+    "jax": "write np.asarray(x)",
+    "jaxlib": "write np.asarray(x)",
+    "tensorflow": "write x.numpy()",
+    "scipy": "write x.toarray(): there are no sparse matrices",
+}
+
+
+def _converted(x: Any, module: str) -> str:
+    match x:
+        case str() | bytes():
+            return "texts are no numbers: encode them as integers, or leave them out"
+        case set() | frozenset():
+            return "a set has no order: write np.array(sorted(x))"
+        case type():
+            return "this is a class, not an instance of it"
+        case _ if callable(x):
+            return "pass functions through a closure, not as a leaf"
+        case _ if hasattr(x, "__next__"):
+            return "give one batch: next(iter(batches))"
+        case _:
+            default = "leaves are NumPy arrays; pass other things through a closure"
+            return _CONVERTED.get(module, default)
