@@ -14,8 +14,10 @@ from graphc.support.gc_pause import collector_paused
 if TYPE_CHECKING:
     from graphc import init, nn, optim
     from graphc.api import StepTrainer, compile
+    from graphc.autodiff.reverse_mode import gradients
     from graphc.compiler.driver import compile_module
     from graphc.frontend.language.load import load_module, module_of_source
+    from graphc.frontend.numpy.custom_gradient import custom_gradient
     from graphc.frontend.numpy.declare import (
         minimize,
         param,
@@ -25,11 +27,16 @@ if TYPE_CHECKING:
         training,
         update,
     )
+    from graphc.frontend.numpy.differentiating import (
+        grad,
+        stop_gradient,
+        value_and_grad,
+        vjp,
+    )
     from graphc.frontend.numpy.trace import trace
     from graphc.ir.builder import Builder
     from graphc.ir.graph import Graph
     from graphc.ir.placement import Mesh
-    from graphc.passes.differentiation.reverse_mode import gradients
     from graphc.plan.plan import Plan
     from graphc.plan.plan import load as load_plan
     from graphc.runtime.checkpoints.saver import Checkpoints
@@ -51,6 +58,11 @@ _WHERE = {
     "minimize": ("graphc.frontend.numpy.declare", "minimize"),
     "scope": ("graphc.frontend.numpy.declare", "scope"),
     "training": ("graphc.frontend.numpy.declare", "training"),
+    "grad": ("graphc.frontend.numpy.differentiating", "grad"),
+    "value_and_grad": ("graphc.frontend.numpy.differentiating", "value_and_grad"),
+    "vjp": ("graphc.frontend.numpy.differentiating", "vjp"),
+    "stop_gradient": ("graphc.frontend.numpy.differentiating", "stop_gradient"),
+    "custom_gradient": ("graphc.frontend.numpy.custom_gradient", "custom_gradient"),
     "nn": ("graphc.nn", ""),
     "optim": ("graphc.optim", ""),
     "init": ("graphc.init", ""),
@@ -69,7 +81,7 @@ _WHERE = {
     "Mesh": ("graphc.ir.placement", "Mesh"),
     "Graph": ("graphc.ir.graph", "Graph"),
     "Builder": ("graphc.ir.builder", "Builder"),
-    "gradients": ("graphc.passes.differentiation.reverse_mode", "gradients"),
+    "gradients": ("graphc.autodiff.reverse_mode", "gradients"),
     "print_ir": ("graphc.text", "print_ir"),
     "parse_ir": ("graphc.text", "parse_ir"),
     "verify": ("graphc.verify", "verify"),
@@ -90,6 +102,8 @@ __all__ = [
     "Trainer",
     "compile",
     "compile_module",
+    "custom_gradient",
+    "grad",
     "gradients",
     "init",
     "load_module",
@@ -107,10 +121,13 @@ __all__ = [
     "report",
     "scope",
     "state",
+    "stop_gradient",
     "trace",
     "training",
     "update",
+    "value_and_grad",
     "verify",
+    "vjp",
 ]
 
 

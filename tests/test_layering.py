@@ -19,7 +19,7 @@ FLOORS = [
     {"ir"},
     {"ops"},
     {"syntax"},
-    {"text", "analysis", "strategies"},
+    {"text", "analysis", "strategies", "autodiff"},
     {"verify"},
     {"frontend", "passes"},
     {"lowering"},

@@ -13,6 +13,7 @@ from graphc.ops import (
     comparison,
     composites,
     contract,
+    derivatives,
     elementwise,
     indexing,
     initializers,
@@ -31,7 +32,7 @@ from graphc.ops import (
 
 __all__ = [
     "COMPOSITES", "binary", "collective", "comparison", "composite", "composites", "contract",
-    "elementwise", "indexing", "initializers", "optimizers",
+    "derivatives", "elementwise", "indexing", "initializers", "optimizers",
     "ordering", "reduce", "replicas", "reshape", "rows", "shape", "slicing", "source",
     "unary", "windows",
 ]  # fmt: skip

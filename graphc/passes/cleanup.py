@@ -98,6 +98,8 @@ def _merged(node: Node, nodes: dict[str, Node]) -> Node:
 def _same_as(node: Node, nodes: dict[str, Node]) -> str | None:
     """The operand that this node equals, if the node has no effect."""
     op = node.op
+    if op.annotates:  # gradients have been taken
+        return node.operands[0]
     if len(node.operands) == 1:
         inner = nodes[node.operands[0]]
         plain = op.view and not op.not_differentiable and not op.replicas

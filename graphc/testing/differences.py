@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from graphc.autodiff.reverse_mode import gradients
 from graphc.ir.builder import Builder, Value
 from graphc.ir.graph import Graph
 from graphc.ir.types import F64
 from graphc.ops.source import Data
-from graphc.passes.differentiation.reverse_mode import gradients
 from graphc.testing.compute import Function, evaluate, inputs
 
 if TYPE_CHECKING:

@@ -260,7 +260,7 @@ import sys
 class Block:
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in ("lark", "networkx", "hypothesis") or name in (
-            "graphc.frontend.language.load", "graphc.passes", "graphc.compiler.driver", "graphc.passes.differentiation.reverse_mode"):
+            "graphc.frontend.language.load", "graphc.passes", "graphc.compiler.driver", "graphc.autodiff.reverse_mode"):
             raise ImportError("blocked: " + name)
 sys.meta_path.insert(0, Block())
 sys.argv = ["graphc", "run", "line.plan", "--json"]

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from graphc.autodiff.reverse_mode import gradients
 from graphc.frontend.numpy.table import find
 from graphc.frontend.numpy.trace import record
 from graphc.ir.builder import Builder, Value
-from graphc.passes.differentiation.reverse_mode import gradients
 from graphc.testing.compute import evaluate
 
 cases = SimpleNamespace(**run_path(str(Path(__file__).with_name("numpy_cases.py"))))

@@ -13,6 +13,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from graphc.autodiff.reverse_mode import gradients
 from graphc.frontend.numpy import forwarding
 from graphc.frontend.numpy import table as numpy_table
 from graphc.frontend.numpy.trace import record
@@ -22,7 +23,6 @@ from graphc.ir.registry import COMPOSITES
 from graphc.ir.types import BF16, F16, DType
 from graphc.lowering.schedule.schedule import schedule
 from graphc.ops.composites import activations, angles, arithmetic, bits
-from graphc.passes.differentiation.reverse_mode import gradients
 from graphc.runtime.backends import plugins
 from graphc.runtime.backends.backend import Backend
 from graphc.runtime.backends.reference import BACKEND as REFERENCE

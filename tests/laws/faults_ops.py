@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from laws.fault import Patch, around, fault
 
+from graphc.autodiff import reverse_mode
 from graphc.ir import dims
 from graphc.ops import binary, indexing, reduce, rules, settle, shape, source, unary
 from graphc.ops.composites import reductions
-from graphc.passes.differentiation import reverse_mode
 from graphc.passes.placing import equal_cuts
 from graphc.runtime.backends import local_conversions
 

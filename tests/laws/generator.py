@@ -12,12 +12,12 @@ from laws.simulate import Array, Results, evaluate
 from laws.steps import STEPS, WEIGHTS, step
 
 from graphc import optim
+from graphc.autodiff.reverse_mode import gradients
 from graphc.ir.builder import Builder, Value
 from graphc.ir.graph import Graph, Objective, Variable, subgraph_nodes
 from graphc.ir.orders import Order, Orders
 from graphc.ir.types import F64, DType, Size, TensorType
 from graphc.passes.differentiation.differentiate import Differentiate
-from graphc.passes.differentiation.reverse_mode import gradients
 from graphc.support.errors import GraphcError, GraphcWarning
 
 OPTIMIZERS = (

@@ -9,13 +9,13 @@ import numpy as np
 from laws.recipe import BATCH
 from laws.simulate import evaluate, simulate
 
+from graphc.autodiff.reverse_mode import gradients
 from graphc.compiler.pipeline import distribution, partitioning, run_passes
 from graphc.ir.builder import Builder
 from graphc.ir.graph import Graph, Variable
 from graphc.ir.op import op_named
 from graphc.ir.types import F32, TensorType
 from graphc.passes.cleanup import Cse, Dce, FoldConstants, Simplify
-from graphc.passes.differentiation.reverse_mode import gradients
 from graphc.strategies import parse_strategy
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from laws.differences import check_gradient
 from laws.recipe import BATCH
 
+from graphc.autodiff.reverse_mode import gradients
 from graphc.ir.builder import Builder
 from graphc.ir.op import op_named
 from graphc.ir.types import F32, TensorType
-from graphc.passes.differentiation.reverse_mode import gradients
 
 SEEDS = range(300)
 

@@ -10,6 +10,7 @@ import pytest
 
 import graphc
 from graphc.analysis.microbatch_loops import earliest
+from graphc.autodiff.reverse_mode import gradients
 from graphc.compiler.pipeline import run_passes
 from graphc.ir.builder import Builder, Value
 from graphc.ir.graph import Graph, Variable
@@ -20,7 +21,6 @@ from graphc.ir.types import F32, I32, Extent, TensorType
 from graphc.ops.collective import AllReduce
 from graphc.optim import sgd
 from graphc.passes.cleanup import Cse, Dce
-from graphc.passes.differentiation.reverse_mode import gradients
 from graphc.passes.partitioning.partition import Partition
 from graphc.passes.placing.place import Place
 from graphc.strategies import Mirrored, OneDevice, parse_strategy

@@ -68,3 +68,13 @@ def test_the_glossary_is_in_order_and_has_each_word_once() -> None:
     words = re.findall(r"^\| \*\*(.+?)\*\* \|", text, re.MULTILINE)
     assert words == sorted(set(words))
     assert len(words) > 50
+
+
+def test_the_steps_with_gradients_of_the_document_train(tmp_path: Path) -> None:
+    script = tmp_path / "steps.py"
+    parts = [b.text for b in transcripts.blocks(SPEC / "differentiation.md", "python")]
+    script.write_text("\n".join(parts), encoding="utf-8")
+    made = runpy.run_path(str(script))
+    assert made["losses"][-1] < 1e-3 * made["losses"][0]
+    assert made["same"][0] == pytest.approx(made["same"][1])
+    assert made["steps"][-1] < made["steps"][0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping
 
+from graphc.autodiff.reverse_mode import active_nodes, gradients_and_rows
 from graphc.ir.builder import Builder, Value
 from graphc.ir.graph import Graph, Objective, Variable
 from graphc.ir.op import op_named
@@ -12,7 +13,6 @@ from graphc.ir.orders import FANIN_MEAN, NO_ORDERS, Order, Orders
 from graphc.ops.sparse import Gradient, Rows, sparse_reads
 from graphc.passes.base import Pass, register_pass
 from graphc.passes.differentiation.gradient_orders import mark_orders
-from graphc.passes.differentiation.reverse_mode import active_nodes, gradients_and_rows
 from graphc.support.errors import GraphcError, GraphcWarning
 
 

@@ -117,7 +117,7 @@ def test_the_static_size_of_the_batch_is_in_no_number(make: Make, extents: objec
 
 @pytest.mark.parametrize("make, extents", KEEP)
 def test_gradients_need_no_dim_whole_either(make: Make, extents: object) -> None:
-    from graphc.passes.differentiation.reverse_mode import gradients
+    from graphc.autodiff.reverse_mode import gradients
 
     f, x = batched(4, 6)
     y = make(f, x)

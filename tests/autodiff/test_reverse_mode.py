@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import graphc
+from graphc.autodiff.reverse_mode import gradients
 from graphc.compiler.pipeline import run_passes
 from graphc.ir.builder import Builder, Value
 from graphc.ir.graph import Graph, Objective, Variable
@@ -19,7 +20,6 @@ from graphc.ops.optimizers.optimizer import ClipByGlobalNorm, as_optimizer
 from graphc.ops.optimizers.update_rules import Sgd
 from graphc.passes.cleanup import Cse, Dce, FoldConstants, Simplify
 from graphc.passes.differentiation.differentiate import Differentiate
-from graphc.passes.differentiation.reverse_mode import gradients
 from graphc.passes.partitioning.partition import Partition
 from graphc.passes.placing.place import Place
 from graphc.runtime.backends.reference import interpret

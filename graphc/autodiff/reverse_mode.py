@@ -118,16 +118,44 @@ def gradients_and_rows(
         )
     nodes = list(f.nodes.values())
     active = active_nodes(nodes, wrt, loss.name)
-    counts = _counts(nodes)
-    walk = _Walk(f, active, counts, order, orders or {}, sparse)
+    walk = _Walk(f, set(wrt), active, _counts(nodes), order, orders or {}, sparse)
     walk.send(loss.name, (), f.ones_like(loss) if seed is None else f.to_dtype(seed, loss.dtype))
-    by_node: dict[str, Gradient | None] = dict.fromkeys(wrt)
-    for node in _backwards(nodes, active):
+    return _walked(walk, nodes, wrt, constrain, constrain_rows, average)
+
+
+def pullback(
+    f: Builder, seeds: Sequence[tuple[Value, Value]], wrt: Sequence[str]
+) -> dict[str, Value | None]:
+    """The gradient of the sum of all entries of `y * g`, over the pairs (y, g) of `seeds`, with
+    respect to each node of `wrt`: a product of g with the Jacobian of y. g is not differentiated.
+
+    None if no differentiable path leads from the node to one of the ys.
+    """
+    nodes = list(f.nodes.values())
+    active = active_nodes(nodes, wrt, *(y.name for y, _ in seeds))
+    walk = _Walk(f, set(wrt), active, _counts(nodes), Order.ADD_N, {})
+    for y, g in seeds:
+        walk.send(y.name, (), g)
+    by_node = _walked(walk, nodes, wrt)
+    return {name: g for name, g in by_node.items() if not isinstance(g, Rows)}
+
+
+def _walked(
+    walk: _Walk,
+    nodes: Sequence[Node],
+    wrt: Sequence[str],
+    constrain: Callable[[str, Value], Value] | None = None,
+    constrain_rows: Callable[[str, Rows], Rows] | None = None,
+    average: bool = False,
+) -> dict[str, Gradient | None]:
+    """The backward pass over all nodes, from where contributions were sent to."""
+    f, by_node = walk.f, dict[str, Gradient | None](dict.fromkeys(wrt))
+    for node in _backwards(nodes, walk.active):
         if node.name in walk.rows:
             with f.at(node.origin), f.scope("grad"):
                 rows = walk.total_rows(node.name, average)
                 by_node[node.name] = constrain_rows(node.name, rows) if constrain_rows else rows
-        if node.name not in active or node.name not in walk.pending:
+        if node.name not in walk.active or node.name not in walk.pending:
             continue
         with f.at(node.origin), f.scope(f"grad/{node.scope}" if node.scope else "grad"):
             uses = sum(parts.count for parts in walk.pending[node.name].values())
@@ -163,6 +191,7 @@ class _Walk:
     """The backward pass: the contributions to each node so far."""
 
     f: Builder
+    wrt: set[str]
     active: set[str]
     counts: set[str]
     order: Order
@@ -225,6 +254,9 @@ class _Walk:
     def _parts(self, node: Node, g: Value, xs: Sequence[Value]) -> list[Value | None]:
         """The contributions of a node to the gradients of its operands."""
         y = Value(self.f, node.name)
+        if node.op.annotates:
+            self._check_closed(node)
+            return list(node.op.grad(self.f, g, y, *xs))  # type: ignore[arg-type]
 
         def make() -> dict[str, Value | None]:
             parts = node.op.grad(self.f, g, y, *xs)
@@ -232,14 +264,36 @@ class _Walk:
 
         return list(self.alike.run(repr(node.op), (g, y, *xs), make).values())
 
+    def _check_closed(self, node: Node) -> None:
+        """Raise G0318 if a value with a gradient rule of its own depends on what is differentiated
+        by in another way than through the arguments of the rule."""
+        seen, stack = set(node.operands[1:]), [node.operands[0]]
+        while stack:
+            name = stack.pop()
+            if name in seen:
+                continue
+            seen.add(name)
+            above = self.f.nodes[name]
+            if name in self.wrt and name in self.active:
+                raise GraphcError(
+                    "G0318",
+                    f"the function with a custom gradient reads %{name}, which is not among its "
+                    "arguments: it would get no gradient",
+                    span=node.origin,
+                    labels=((above.origin, f"%{name}"),) if above.origin else (),
+                    help="make it an argument, or read graphc.stop_gradient of it",
+                )
+            if not above.op.not_differentiable:
+                stack += above.operands
 
-def active_nodes(nodes: Sequence[Node], wrt: Iterable[str], loss: str) -> set[str]:
-    """The nodes on a differentiable path from `wrt` to the loss."""
+
+def active_nodes(nodes: Sequence[Node], wrt: Iterable[str], *ends: str) -> set[str]:
+    """The nodes on a differentiable path from `wrt` to one of the ends."""
     reached = set(wrt)
     for n in nodes:
         if not n.op.not_differentiable and any(x in reached for x in n.operands):
             reached.add(n.name)
-    needed = {loss}
+    needed = set(ends)
     for n in reversed(nodes):
         if n.name in needed and n.name in reached:
             needed.update(n.operands)

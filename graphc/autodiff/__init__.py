@@ -1,0 +1,1 @@
+"""Reverse-mode differentiation of graphs, and what front ends make of it."""

@@ -1,0 +1,26 @@
+"""Nodes computed again with another value in the place of one of theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from graphc.ir.builder import Builder
+from graphc.ir.value import Value
+
+
+def substituted(f: Builder, values: Sequence[Value], old: Value, new: Value) -> list[Value]:
+    """The values as they are with `new` in the place of `old`: what depends on it is added anew."""
+    above: set[str] = set()
+    stack = [x.name for x in values]
+    while stack:
+        name = stack.pop()
+        if name not in above:
+            above.add(name)
+            stack += f.nodes[name].operands
+    moved = {old.name: new}
+    for node in [n for n in f.nodes.values() if n.name in above]:
+        if any(x in moved for x in node.operands):
+            operands = [moved.get(x) or Value(f, x) for x in node.operands]
+            with f.at(node.origin):
+                moved[node.name] = f.add(node.op, operands)
+    return [moved.get(x.name, x) for x in values]

@@ -1,0 +1,118 @@
+"""Ops of differentiation: what a gradient is taken by, and gradient rules that a program gives.
+
+They are gone after the pass `simplify`, which runs when all gradients have been taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from graphc.ir.dims import letters
+from graphc.ir.op import Op, register, require
+from graphc.ir.substitute import substituted
+from graphc.ir.types import F32, DType, Extents, TensorType
+from graphc.ops.elementwise import Elementwise
+from graphc.ops.source import Source
+
+if TYPE_CHECKING:
+    from graphc.ir.op import Array, Functions, Gradients, ValueLike
+    from graphc.lowering.program.strides import MemoryLayout
+
+
+@register
+class Primal(Elementwise):
+    """`y = x`, as the argument of a function that is differentiated: other uses of x are not its"""
+
+    kinds = "f"
+    linear = ((0,),)
+    view = True
+    alias = True
+
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
+        return (g,)
+
+    def layout(self, x: MemoryLayout) -> MemoryLayout | None:
+        return x
+
+    def run(self, *xs: Array) -> Array:
+        return xs[0].copy()
+
+
+@register
+class Cotangent(Source):
+    """`y` stands for a gradient that is not known yet, in a rule that is written with it; it is 0
+
+    key tells it from others.
+    """
+
+    shape: tuple[int, ...]
+    key: str
+    dtype: DType = F32
+    extents: Extents = ()
+
+    @property
+    def per_use(self) -> bool:
+        return True
+
+    @property
+    def new_extents(self) -> Extents:
+        return self.extents
+
+    def infer(self, *types: TensorType) -> TensorType:
+        require(min(self.shape, default=0) >= 0, f"cotangent: bad shape {self.shape}", code="G0206")
+        return TensorType(self.shape, self.dtype)
+
+    def run(self, *xs: Array) -> Array:
+        return np.zeros(self.shape, self.dtype.numpy)
+
+    def localize(self, shape: tuple[int, ...]) -> Op:
+        return replace(self, shape=shape)
+
+    @classmethod
+    def samples(cls) -> Sequence[tuple[Op, str]]:
+        return [(cls((2, 3), "g"), "")]
+
+
+@register
+class CustomGradient(Op):
+    """`y` is the first operand, with the gradient rule that the others give
+
+    The operands are y, a cotangent g, and for each argument x of the rule, x and what the rule
+    gives for it, computed from g. Where a gradient is taken, these nodes are added again, with the
+    gradient of y in the place of g.
+    """
+
+    annotates = True
+
+    def infer(self, *types: TensorType) -> TensorType:
+        good = len(types) >= 2 and len(types) % 2 == 0
+        require(good, "custom_gradient takes a value, a cotangent and pairs")
+        for a, b in zip(types[::2], types[1::2], strict=True):
+            same = (a.shape, a.dtype) == (b.shape, b.dtype)
+            require(same, f"custom_gradient: {a} has a gradient of type {b}")
+        return TensorType(types[0].shape, types[0].dtype)
+
+    def dims(self, *types: TensorType) -> str:
+        own = letters(types[0].rank)
+        pairs = [
+            " ".join(f"b{i}x{d}~" for d in range(t.rank)) or "." for i, t in enumerate(types[2:])
+        ]
+        return ", ".join([own, own, *pairs]) + f" -> {own}"
+
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
+        rules = substituted(f, xs[3::2], xs[1], g)  # type: ignore[arg-type]
+        parts: list[ValueLike | None] = [None, None]
+        for rule in rules:
+            parts += [rule, None]
+        return tuple(parts)
+
+    def run(self, *xs: Array) -> Array:
+        return xs[0].copy()
+
+    @classmethod
+    def samples(cls) -> Sequence[tuple[Op, str]]:
+        return [(cls(), "f32[3,4], f32[3,4]"), (cls(), "f32[3], f32[3], f32[], f32[]")]

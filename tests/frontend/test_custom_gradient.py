@@ -1,0 +1,196 @@
+"""graphc.custom_gradient: functions with gradient rules of their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphc
+from graphc.compiler.pipeline import differentiation, run_passes
+from graphc.frontend.numpy.trace import record
+from graphc.support.errors import GraphcError
+from graphc.testing.compute import evaluate
+
+X = np.linspace(-1.5, 2.0, 6)
+
+
+def computed(function: Any, x: Any = X, **params: Any) -> Any:
+    """What a function of (params, x) gives, node by node; leaves by name."""
+    traced = record(lambda p, b: {"y": function(p, b["x"])}, params, {"x": x})
+    values = evaluate(traced.graph, {"x": x, **traced.values})
+    return {name.removeprefix("y."): values[at] for name, at in traced.graph.outputs.items()}
+
+
+def slope(function: Any, x: Any = X) -> Any:
+    return computed(lambda p, x: graphc.grad(lambda x: np.sum(function(x)))(x), x)["y"]
+
+
+def wrong(function: Any) -> GraphcError:
+    with pytest.raises(GraphcError) as caught:
+        computed(lambda p, x: function(x))
+    assert caught.value.span is not None and caught.value.span.file == __file__
+    return caught.value
+
+
+@graphc.custom_gradient
+def rounded(x: Any) -> Any:
+    return np.round(x), lambda g: g
+
+
+@graphc.custom_gradient
+def log1pexp(x: Any) -> Any:
+    """The example of JAX's documentation."""
+    e = np.exp(x)
+    return np.log(1 + e), lambda g: g * (1 - 1 / (1 + e))
+
+
+# -- what it is for -------------------------------------------------------------------------------
+
+
+def test_the_gradient_goes_straight_through_a_rounding() -> None:
+    np.testing.assert_array_equal(computed(lambda p, x: rounded(x))["y"], np.round(X))
+    np.testing.assert_array_equal(slope(lambda x: rounded(x) * x), np.round(X) + X)
+
+
+def test_a_gradient_that_is_clipped_on_its_way() -> None:
+    """Not linear in g: the rule sees the whole gradient, not its parts."""
+    clipped = graphc.custom_gradient(lambda x: x * 1.0, lambda g, x: np.clip(g, -1, 1))
+    np.testing.assert_array_equal(
+        slope(lambda x: clipped(x) * 0.75 + clipped(x) * 0.75), 1.5 + 0 * X
+    )
+    once = slope(lambda x: (y := clipped(x)) * 0.75 + y * 0.75)
+    np.testing.assert_array_equal(once, 1.0 + 0 * X)
+
+
+def test_a_rule_may_use_what_the_function_computed_and_is_differentiated_again() -> None:
+    sigmoid = 1 / (1 + np.exp(-X))
+    np.testing.assert_allclose(slope(log1pexp), sigmoid, rtol=1e-12)
+    second = slope(lambda x: graphc.grad(lambda x: np.sum(log1pexp(x)))(x))
+    np.testing.assert_allclose(second, sigmoid * (1 - sigmoid), rtol=1e-12)
+    huge = slope(log1pexp, np.array([100.0]))
+    np.testing.assert_array_equal(huge, [1.0])
+
+
+def test_an_implicit_function_has_the_gradient_of_the_implicit_function_theorem() -> None:
+    """y = cos(a * y): the rule solves, by iteration, for the gradient of the solution."""
+
+    def solve(step: Any, y: Any) -> Any:
+        for _ in range(60):
+            y = step(y)
+        return y
+
+    @graphc.custom_gradient
+    def solution(a: Any) -> Any:
+        y = graphc.stop_gradient(solve(lambda y: np.cos(a * y), np.ones_like(a)))
+
+        def backward(g: Any) -> Any:
+            _, products = graphc.vjp(lambda a, y: np.cos(a * y), a, y)
+            u = solve(lambda u: g + products(u)[1], g)
+            return products(u)[0]
+
+        return y, backward
+
+    a = np.array([0.3, 0.6, 0.9])
+    y = computed(lambda p, x: solution(x), a)["y"]
+    wanted = -y * np.sin(a * y) / (1 + a * np.sin(a * y))
+    np.testing.assert_allclose(slope(solution, a), wanted, rtol=1e-7)
+
+
+def test_arguments_are_trees_and_some_have_no_gradient() -> None:
+    @graphc.custom_gradient
+    def scaled(p: Any, rows: Any, x: Any) -> Any:
+        y = x[rows] * p["a"] + p["b"][0]
+        return y, lambda g: ({"a": np.sum(g) * 2, "b": [np.sum(g)]}, None, None)
+
+    def function(p: Any, x: Any) -> Any:
+        rows = np.array([1, 0, 3, 2, 5, 4])
+        return graphc.grad(lambda p, x: np.sum(scaled(p, rows, x)), argnums=(0, 1))(p, x)
+
+    found = computed(function, a=2.0, b=[3.0])
+    assert (found["0.a"], found["0.b.0"]) == (12, 6)
+    np.testing.assert_array_equal(found["1"], 0 * X)
+
+
+def test_rules_may_be_nested() -> None:
+    outer = graphc.custom_gradient(lambda x: rounded(x) * x, lambda g, x: 2 * g * rounded(x) * x)
+    np.testing.assert_array_equal(slope(outer), 2 * np.round(X) * X)
+    again = slope(lambda x: graphc.grad(lambda x: np.sum(outer(x)))(x))
+    np.testing.assert_array_equal(again, 2 * (np.round(X) + X))
+
+
+def test_no_rule_is_left_once_gradients_are_taken_and_the_text_says_the_same(
+    tmp_path: Path,
+) -> None:
+    def loss(p: Any, b: Any) -> Any:
+        return np.mean((rounded(p["w"]) * b["x"] - 1) ** 2)
+
+    params, batch = {"w": np.float64(1.4)}, {"x": X}
+    with graphc.compile(loss, params, batch, optimizer=graphc.optim.sgd(0.1)) as trainer:
+        first = trainer.step(batch)
+        source = trainer.graph("source")
+        trainer.trainer.plan.save(tmp_path / "a.plan")
+    assert {"custom_gradient", "cotangent", "primal"} <= {n.op.name for n in source}
+    text = graphc.print_ir(source)
+    assert graphc.print_ir(graphc.parse_ir(text)) == text
+    after = run_passes(source, differentiation())
+    assert not {"custom_gradient", "cotangent", "primal"} & {n.op.name for n in after}
+    with graphc.Trainer(
+        graphc.load_plan(tmp_path / "a.plan"), values={"w": np.array(1.4)}
+    ) as again:
+        assert again.step(batch) == first
+
+
+# -- mistakes -------------------------------------------------------------------------------------
+
+
+def test_a_gradient_of_another_shape() -> None:
+    @graphc.custom_gradient
+    def bad(x: Any) -> Any:
+        return np.sum(x), lambda g: g
+
+    error = wrong(bad)
+    assert error.code == "G0317"
+    assert "the gradient of argument 0 is f64[], but argument 0 is f64[batch=6]" in error.message
+
+
+def test_a_gradient_too_many_or_in_another_form() -> None:
+    two = graphc.custom_gradient(lambda x, y: x * y, lambda g, x, y: g)
+    assert "1 gradients for 2 arguments" in wrong(lambda x: two(x, x)).message
+    tree = graphc.custom_gradient(lambda d: d["a"] * d["b"], lambda g, d: {"a": g})
+    assert "has the leaves a, its argument a, b" in wrong(lambda x: tree({"a": x, "b": x})).message
+
+
+def test_a_function_without_a_backward_function() -> None:
+    error = wrong(graphc.custom_gradient(lambda x: x * 2))
+    assert error.code == "G0317" and "its backward function" in error.message
+
+
+def test_a_function_of_several_results() -> None:
+    error = wrong(graphc.custom_gradient(lambda x: ({"a": x}, lambda g: g)))
+    assert error.code == "G0317" and "returns one array" in error.message
+
+
+def test_a_report_in_the_backward_function() -> None:
+    def backward(g: Any, x: Any) -> Any:
+        graphc.report("g", g)
+        return g
+
+    error = wrong(graphc.custom_gradient(lambda x: x * 2, backward))
+    assert error.code == "G0317" and "reports" in error.message
+
+
+def test_a_function_that_reads_what_is_trained() -> None:
+    """It would not be trained: the rule is for the arguments only."""
+
+    def loss(p: Any, b: Any) -> Any:
+        scaled = graphc.custom_gradient(lambda x: x * p["w"], lambda g, x: g)
+        return np.sum(scaled(b["x"] * p["v"]))
+
+    params = {"w": np.ones(6), "v": np.ones(6)}
+    with pytest.raises(GraphcError, match="reads %w, which is not among its") as caught:
+        graphc.compile(loss, params, {"x": X}, optimizer=graphc.optim.sgd(1.0), whole=["x"])
+    assert caught.value.code == "G0318"
+    assert caught.value.span is not None and caught.value.span.file == __file__
