@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from graphc.cli.job import CommandJob, in_job, transport_option
+from graphc.cli.launch import Launchable, launch_options
 from graphc.cli.run import in_json, seed_option
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from graphc.testing.equivalence import ComparisonRow
 
 
-@click.command("check")
+@click.command("check", cls=Launchable)
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
     "--devices", default="1,2,4", show_default=True, help="Numbers of devices, such as 1,2,3,4."
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
 )
 @seed_option
 @transport_option
+@launch_options
 @click.option("--json", "as_json", is_flag=True, help="Print each row as one line of JSON.")
 @in_job
 def check_command(

@@ -1,4 +1,4 @@
-"""`graphc run --launch`: several processes under watch, each of which runs the same command."""
+"""`--launch`: several processes under watch, each of which runs the same command."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ OPTIONS = (
         "--deadline", type=click.FloatRange(0.5), metavar="SECONDS",
         help="With --launch: a process for which others wait longer is stuck. Default: none is.",
     ),
-    click.option(
-        "--restarts", type=click.IntRange(0), metavar="K",
-        help="With --launch and --checkpoint: resume up to K times if a process is lost.",
-    ),
+)  # fmt: skip
+RESTARTS = click.option(
+    "--restarts", type=click.IntRange(0), metavar="K",
+    help="With --launch and --checkpoint: resume up to K times if a process is lost.",
 )  # fmt: skip
 NAMES = ("launch", "hosts", "processes", "heartbeat", "deadline", "restarts")
 
@@ -44,6 +44,11 @@ def launch_options(command: F) -> F:
     for option in reversed(OPTIONS):
         command = option(command)
     return command
+
+
+def restarting_launch_options(command: F) -> F:
+    """The same, for a command that writes checkpoints."""
+    return launch_options(RESTARTS(command))
 
 
 class Launchable(click.Command):
@@ -152,5 +157,6 @@ def program(ctx: click.Context, resumed: Path | None = None) -> list[str]:
             case click.Option(is_flag=True):
                 words.append(parameter.opts[0])
             case _:
-                words += [parameter.opts[0], str(value)]
+                for each in value if parameter.multiple else (value,):
+                    words += [parameter.opts[0], str(each)]
     return [*words, "--", *last]

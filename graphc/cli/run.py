@@ -16,7 +16,7 @@ import click
 from graphc.cli.checkpoint_options import checkpoint_options
 from graphc.cli.drivers import chosen_driver, driver_options
 from graphc.cli.job import CommandJob, in_job, is_silent, transport_option
-from graphc.cli.launch import Launchable, launch_options
+from graphc.cli.launch import Launchable, restarting_launch_options
 
 if TYPE_CHECKING:
     from graphc.plan.plan import Plan
@@ -101,7 +101,7 @@ check_option = click.option(
     "--debug-nans", is_flag=True,
     help="Stop at the first step that produces a NaN or an infinity, and name the operation.",
 )  # fmt: skip
-@launch_options
+@restarting_launch_options
 @click.option("--json", "as_json", is_flag=True, help="Print the report as one line of JSON.")
 @click.option("--quiet", is_flag=True, help="Show no progress bar.")
 @in_job

@@ -16,7 +16,7 @@ import click
 import pytest
 from cli.conftest import Call
 
-from graphc.cli.launch import Launchable, launch_options, program, restarted
+from graphc.cli.launch import Launchable, program, restarted, restarting_launch_options
 from graphc.runtime.checkpoints.manifest import MANIFEST, Manifest
 from graphc.runtime.supervision.local_processes import state
 from graphc.runtime.supervision.supervise import ProcessLost
@@ -26,13 +26,13 @@ from graphc.support.errors import GraphcError
 @click.command("run", cls=Launchable)
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--steps", type=int, default=7)
-@click.option("--strategy")
+@click.option("--strategy", multiple=True)
 @click.option("--resume", type=click.Path(path_type=Path))
 @click.option("--load")
 @click.option("--transport", "transport_name", default="local")
 @click.option("--json", "as_json", is_flag=True)
 @click.option("--quiet", is_flag=True)
-@launch_options
+@restarting_launch_options
 def run(**options: object) -> None:
     """Stands for the command `run`, with the options that matter here."""
 
@@ -46,11 +46,13 @@ def line(*args: str, resumed: Path | None = None) -> list[str]:
 def test_each_process_gets_the_options_that_the_user_gave() -> None:
     given = line(
         "--launch=mpi", "-n", "2", "--steps", "3", "--strategy=mirrored(2) * accumulate(2)",
+        "--strategy", "zero(2)",
         "--json", "--heartbeat", "3", "--deadline=9", "--restarts", "0", "--hosts", "a,b",
         "--", "-x.gc",
     )  # fmt: skip
     assert given == [
-        "--steps", "3", "--strategy", "mirrored(2) * accumulate(2)", "--json", "--", "-x.gc",
+        "--steps", "3", "--strategy", "mirrored(2) * accumulate(2)", "--strategy", "zero(2)",
+        "--json", "--", "-x.gc",
     ]  # fmt: skip
 
 
@@ -169,6 +171,14 @@ def test_a_launched_job_has_the_result_of_threads(mpi: None, process: Call) -> N
     one, two = found
     assert (one["processes"], two["processes"]) == (1, 2)
     assert one["params_sha256"] == two["params_sha256"]
+
+
+@pytest.mark.ci
+def test_a_launched_check_finds_one_hash(mpi: None, process: Call) -> None:
+    strategies = ("--strategy", "mirrored({n})", "--strategy", "zero({n}, stage=2)")
+    how = ("--bits", "--steps", "3", "--devices", "2", "--launch", "mpi", "-n", "2")
+    result = process("check", "line.gc", *strategies, *how)
+    assert result.status == 0 and "3 runs of 3 steps, one hash" in result.out, result.err
 
 
 @pytest.mark.ci
