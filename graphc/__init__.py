@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from graphc.frontend.language.load import load_module, module_of_source
     from graphc.frontend.numpy.custom_gradient import custom_gradient
     from graphc.frontend.numpy.declare import (
+        hyper,
         minimize,
         param,
         report,
         scope,
         state,
+        step_count,
         training,
         update,
     )
@@ -53,6 +55,8 @@ _WHERE = {
     "StepTrainer": ("graphc.api", "StepTrainer"),
     "param": ("graphc.frontend.numpy.declare", "param"),
     "state": ("graphc.frontend.numpy.declare", "state"),
+    "hyper": ("graphc.frontend.numpy.declare", "hyper"),
+    "step_count": ("graphc.frontend.numpy.declare", "step_count"),
     "update": ("graphc.frontend.numpy.declare", "update"),
     "report": ("graphc.frontend.numpy.declare", "report"),
     "minimize": ("graphc.frontend.numpy.declare", "minimize"),
@@ -105,6 +109,7 @@ __all__ = [
     "custom_gradient",
     "grad",
     "gradients",
+    "hyper",
     "init",
     "load_module",
     "load_plan",
@@ -121,6 +126,7 @@ __all__ = [
     "report",
     "scope",
     "state",
+    "step_count",
     "stop_gradient",
     "trace",
     "training",

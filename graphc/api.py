@@ -22,6 +22,7 @@ from graphc.runtime.asynchronous.drivers import DriverPlugin
 from graphc.runtime.backends import plugins
 from graphc.runtime.backends.backend import Backend
 from graphc.runtime.checkpoints.saver import Checkpoints, Saver
+from graphc.runtime.hypers import Hypers
 from graphc.runtime.machine.jobs import bucket_for, join
 from graphc.runtime.machine.memory_limits import check_peak
 from graphc.runtime.trainer import Trainer
@@ -205,8 +206,18 @@ class StepTrainer:
         return form.build(self.trainer.variables()) if form else None
 
     def variables(self, kind: str | None = None) -> dict[str, Any]:
-        """The global values of variables by dotted name: 'param', 'state', 'slot', or all."""
+        """The global values of variables by dotted name: of one kind (param, state, slot, hyper),
+        or of all."""
         return self.trainer.variables(kind)
+
+    @property
+    def hyper(self) -> Hypers:
+        """The hyperparameters by name, to read and to set: `trainer.hyper["lr"] = 3e-4`.
+
+        A value counts from the next step on. Raises G0571 for a name that the step does not have,
+        G0572 for what is no finite number.
+        """
+        return self.trainer.hyper
 
     @property
     def strategy(self) -> str:

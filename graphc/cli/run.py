@@ -15,6 +15,7 @@ import click
 
 from graphc.cli.checkpoint_options import checkpoint_options
 from graphc.cli.drivers import chosen_driver, driver_options
+from graphc.cli.hypers import hyper_option, set_hypers
 from graphc.cli.job import CommandJob, in_job, is_silent, transport_option
 from graphc.cli.launch import Launchable, restarting_launch_options
 
@@ -72,6 +73,7 @@ check_option = click.option(
 )
 @backend_option
 @transport_option
+@hyper_option
 @click.option("--epochs", type=click.IntRange(1), help="Epochs to train. Default: the file's own.")
 @click.option("--steps", type=click.IntRange(1), help="Steps to train, instead of epochs.")
 @click.option(
@@ -109,7 +111,7 @@ def run_command(
     running: CommandJob,
     file: Path, strategy: str | None, order: str | None, sparse: str | None, peak: str | None,
     bucket: int, seed: int | None, check_replicas: bool, max_bytes: str | None, backend: str,
-    epochs: int | None, steps: int | None,
+    hyper: tuple[str, ...], epochs: int | None, steps: int | None,
     save: Path | None, resume: Path | None, load: Path | None,
     load_names: Path | None, checkpoint: Path | None, every: int | None, keep: int | None,
     record: Path | None, replay: Path | None,
@@ -118,11 +120,9 @@ def run_command(
     """Train FILE (.gc or .plan), and evaluate it on its test data.
 
     Ctrl-C or SIGTERM ends the training after the running step; --save and --checkpoint still write
-    where it ended.
-    --resume continues at the same example, on any number of devices. On the same devices, the
-    result is bit-identical to that of an uninterrupted training. --epochs and --steps count the
-    whole training, resumed part included. The seed is that of the checkpoint unless --seed is
-    given.
+    where it ended. --resume continues at the same example, on any number of devices; on the same
+    ones, the result is bit-identical to that of an uninterrupted training. --epochs and --steps
+    count the resumed part too. The seed is the checkpoint's unless --seed is given.
 
     The result of an asynchronous strategy, such as 'parameter_server(4, 2, staleness=3)', depends
     on timing. --record saves which push was applied when; --replay repeats it bit for bit. --driver
@@ -161,6 +161,7 @@ def run_command(
                 trainer.take_up(resumed, resume)
                 resumed = None  # its values are no longer needed
             start_from(trainer, load, load_names)
+        set_hypers(trainer, hyper)
         start = time.perf_counter()
         with shown_warnings(), checkpointed(trainer, where) as saver:
             files: dict[str, Any] = {"record": record, "replay": replay, "checkpoint": saver}
@@ -219,8 +220,7 @@ def _report(
 
 
 def _besides(trainer: Trainer) -> dict[str, Any]:
-    """Entries that only some runs have: a note of the backend, and, for an asynchronous run, how
-    many pushes had each staleness and how many came from each worker."""
+    """Entries that only some runs have: a note, and of asynchronous runs counts of pushes."""
     note = {"note": trainer.backend.note} if trainer.backend.note else {}
     seen = trainer.observed
     if seen is None:

@@ -20,7 +20,10 @@ import numpy as np
 from graphc.frontend.run_time_length import Derived
 from graphc.ir.builder import Builder, Operand, Value
 from graphc.ir.types import BF16, F32, F64, I32, DType, Size, dtype_of, promote
+from graphc.ir.weak import common_dtype
 from graphc.ops.composites.support import constant_array
+from graphc.ops.optimizers.hyper import number_now
+from graphc.ops.optimizers.schedules import Schedule
 from graphc.support.errors import GraphcError
 
 if TYPE_CHECKING:
@@ -40,6 +43,8 @@ def operand(f: Builder, x: Any, like: DType | None = None) -> Operand:
             return x
         case Derived():
             return _derived(f, x, like)
+        case Schedule():
+            return number_now(f, x)
         case np.generic() | np.ndarray() if x.ndim == 0:
             weak = x.dtype.type in _WEAK
             return x.item() if weak else f.constant(x.item(), _dtype(x.dtype))
@@ -132,15 +137,9 @@ def _traced_inside(xs: Sequence[Any]) -> bool:
 
 def common(f: Builder, xs: Sequence[Operand]) -> list[Value]:
     """The operands in one dtype. Python numbers are weak, unless all are numbers."""
-    known = [x.dtype for x in xs if isinstance(x, Value)]
-    dtype = known[0] if known else None
-    for other in known[1:]:
-        assert dtype is not None
-        dtype = promote(dtype, other)
-    values = [f.lift(x, dtype) for x in xs]
-    for v in values:
-        dtype = v.dtype if dtype is None else promote(dtype, v.dtype)
-    assert dtype is not None
+    known = [x for x in xs if isinstance(x, Value)]
+    values = [f.lift(x, common_dtype(f, known) if known else None) for x in xs]
+    dtype = common_dtype(f, values)
     return [f.to_dtype(v, dtype) for v in values]
 
 

@@ -29,10 +29,10 @@ from graphc.ir.types import (
     TensorType,
     broadcast_types,
     in_units,
-    promote,
 )
 from graphc.ir.value import Operand, Scalar, Value
 from graphc.ir.varying import enters, leaves, varying_nodes
+from graphc.ir.weak import all_weak, as_numbers, common_dtype, in_full, weakly
 from graphc.support.errors import GraphcError, Span
 
 MAX_BYTES = 2**42  # of one tensor; what a plan needs in all is checked against the machine
@@ -63,6 +63,7 @@ class Builder:
         self._names = Names()
         self._keys: dict[str, int] = {}
         self._reads: dict[str, str] = {}
+        self.weak: dict[str, str] = {}  # in f64: see graphc.ir.weak
         self.varying: set[str] = set()  # nodes of per-replica code (graphc.ir.varying)
         self.own: dict[str, str] = {}  # global value -> what each replica has of it
 
@@ -161,6 +162,8 @@ class Builder:
     ) -> Value:
         if cls.elementwise and len(operands) == 2 and not attributes:
             return self.binary(cls.name, *operands)
+        if cls.elementwise and not attributes and all_weak(self, operands):
+            return weakly(self, self.add(cls(), as_numbers(self, operands)))
         return self.add(cls(**attributes), self.floated(cls, [self.lift(x) for x in operands]))
 
     def floated(self, cls: type[Op], operands: Sequence[Value]) -> Sequence[Value]:
@@ -187,6 +190,9 @@ class Builder:
             self.unpaddable[-1] = name
         if node.op.source == "variable":
             self._reads[node.op.attributes["source_name"]] = name
+        if last in self.weak:
+            full = self.weak.pop(last)
+            self.weak[name] = name if full == last else full
         return Value(self, name)
 
     @contextmanager
@@ -235,6 +241,9 @@ class Builder:
                 f"not a {variable.kind} {variable.type}",
                 labels=((known.origin, "first declared here"),) if known.origin else (),
             ).at(self.origin)
+        if known.kind == "hyper" and known.fill != variable.fill:
+            text = f"hyperparameter '{known.name}' starts from {known.fill} and {variable.fill}"
+            raise GraphcError("G0208", text).at(self.origin)
         return self.read(variable.name)
 
     def read(self, name: str) -> Value:
@@ -277,18 +286,22 @@ class Builder:
         """Both operands with a common dtype and shape, by promotion and broadcasting."""
         if not isinstance(a, Value) and not isinstance(b, Value):
             a = self.constant(a)
+        if all_weak(self, (a, b)):
+            a, b = (weakly(self, x) for x in as_numbers(self, (a, b)))
         if isinstance(a, Value):
             x, y = a, self.lift(b, a.dtype)
         else:
             assert isinstance(b, Value)
             x, y = self.lift(a, b.dtype), b
-        dtype = promote(x.dtype, y.dtype)
+        dtype = common_dtype(self, (x, y))
         x, y = self.to_dtype(x, dtype), self.to_dtype(y, dtype)
         shape, extents = broadcast_types(x.type, y.type)
         return self.broadcast_to(x, shape, extents), self.broadcast_to(y, shape, extents)
 
     def binary(self, op: str, a: Operand, b: Operand) -> Value:
         """An elementwise op on two operands, promoted and broadcast as in NumPy."""
+        if all_weak(self, (a, b)):
+            return weakly(self, self.add(op_named(op)(), as_numbers(self, (a, b))))
         try:
             x, y = self.match(a, b)
         except GraphcError as error:
@@ -297,6 +310,9 @@ class Builder:
         return self.add(cls(), self.floated(cls, (x, y)))
 
     def to_dtype(self, x: Value, dtype: DType) -> Value:
+        if x.dtype == dtype:
+            return x
+        x = in_full(self, x)
         return x if x.dtype == dtype else self.cast(x, dtype=dtype)
 
     def broadcast_to(self, x: Value, shape: tuple[int, ...], extents: Extents = ()) -> Value:

@@ -67,11 +67,12 @@ class Node:
 class Variable:
     """A value that outlives a step.
 
-    kind:        'param' (trained), 'state' (updated by the user's program), 'slot' (an optimizer's)
+    kind:        'param' (trained), 'state' (updated by the user's program), 'slot' (an
+                 optimizer's), 'hyper' (a number that is set between steps, and that no step writes)
                  or 'outer' (a global copy of a param whose replicas train independently)
     of:          the param of a slot, whose placement it shares
     decay:       whether weight decay applies
-    fill:        the initial value of a state or slot without an initializer
+    fill:        the initial value of a state, slot or hyper without an initializer
     order:       how contributions to its gradient are added, if chosen (see graphc.ir.orders)
     sparse:      whether its gradient is kept as rows, if chosen (see graphc.ops.sparse)
     aggregation: how the values of replicas are combined, and on: when (see graphc.ir.aggregation)
@@ -105,6 +106,7 @@ class OptimizerRecord(Protocol):
 class Objective:
     """`minimize loss with optimizer over variables`.
 
+    operands: f64 scalars of the graph that the optimizer takes, by number: `adam(lr=operand(0))`.
     order: how contributions are added (see graphc.ir.orders). reduction: what the user says the
     loss is, the 'sum' or the 'mean' over the batch. sparse: whether gradients of tables are kept as
     rows.
@@ -117,6 +119,7 @@ class Objective:
     origin: Span | None = None
     reduction: str = ""
     sparse: str = ""
+    operands: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,7 +198,7 @@ class Graph:
     @property
     def roots(self) -> list[str]:
         """The nodes that must be computed: outputs, updates, losses."""
-        losses = [o.loss for o in self.objectives]
+        losses = [x for o in self.objectives for x in (o.loss, *o.operands)]
         return list(dict.fromkeys([*self.outputs.values(), *self.updates.values(), *losses]))
 
     def fingerprint(self) -> str:
@@ -208,7 +211,13 @@ class Graph:
             sorted((k, digests[v]) for k, v in self.outputs.items()),
             sorted((k, digests[v]) for k, v in self.updates.items()),
             sorted(
-                (digests[o.loss], repr(o.optimizer), sorted(o.variables)) for o in self.objectives
+                (
+                    digests[o.loss],
+                    repr(o.optimizer),
+                    sorted(o.variables),
+                    *map(digests.get, o.operands),
+                )
+                for o in self.objectives
             ),
             sorted((v.name, str(v.type), v.kind) for v in self.variables.values()),
         )

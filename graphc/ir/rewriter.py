@@ -88,7 +88,13 @@ class Rewriter:
             return {k: self._to.get(x, x) for k, x in names.items()}
 
         graph = self.graph
-        losses = (replace(o, loss=self._to.get(o.loss, o.loss)) for o in graph.objectives)
+        to = self._to
+        losses = (
+            replace(
+                o, loss=to.get(o.loss, o.loss), operands=tuple(to.get(x, x) for x in o.operands)
+            )
+            for o in graph.objectives
+        )
         given = {
             "outputs": led(graph.outputs), "updates": led(graph.updates),
             "objectives": tuple(losses),

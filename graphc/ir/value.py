@@ -13,7 +13,13 @@ if TYPE_CHECKING:
 Scalar = bool | int | float
 
 
-class Value:
+class InGraph:
+    """What stands for a value of the graph that is being built: a `Value`, or a traced array."""
+
+    __slots__ = ()
+
+
+class Value(InGraph):
     """A node under construction: typed, with NumPy's operators, broadcasting and promotion."""
 
     __slots__ = ("builder", "name")

@@ -89,7 +89,7 @@ class _LocalStepBuilder:
         if node.op.source == "input":
             return read if self.evaluate else self.own(read)
         variable = self.graph.variables[node.op.attributes["source_name"]]
-        if variable.kind == "outer":
+        if variable.kind in ("outer", "hyper"):
             return read
         own = self.own(read)
         return self.met(own) if self.evaluate else own

@@ -37,6 +37,7 @@ from graphc.runtime.data.plan_data import replicas, warn_of_proportion
 from graphc.runtime.data.sharding import Sharding
 from graphc.runtime.data.totals import Totals, counted
 from graphc.runtime.engines import engine_for
+from graphc.runtime.hypers import Hypers
 from graphc.runtime.machine.interrupts import Uninterrupted
 from graphc.runtime.machine.jobs import check_alike, check_same_checkpoint, join, of_first
 from graphc.runtime.machine.memory_limits import check_memory
@@ -91,6 +92,7 @@ class Trainer:
         self.engine = engine_for(
             plan, self.backend, self.transport, deadline, debug_nans, limit, driver
         )
+        self.hyper = Hypers(plan, self.engine)
         first = first_values(plan) | dict(values or {})
         self._load(with_outer(plan, first, values))
         self._local_steps = 0  # steps since replicas that step alone met
@@ -180,7 +182,7 @@ class Trainer:
         if self._local_steps:
             copies = self._own()
             assert isinstance(self.engine, Engine)
-            rest = self.engine.variables(self.plan.variables.keys() - copies.keys())
+            rest = self.engine.variables(self.plan.variables.keys() - copies.keys() - {*self.hyper})
             with Uninterrupted():
                 self._before_end = copies, rest, self._local_steps
                 self._meet()
@@ -189,7 +191,7 @@ class Trainer:
         """Undo the synchronization at the end of a run."""
         if self._before_end is not None:
             copies, rest, local_steps = self._before_end
-            self.engine.load_variables(rest | copies)
+            self.engine.load_variables(rest | copies, partly=True)  # hyperparameters are as set
             self._local_steps, self._before_end = local_steps, None
 
     def _meet_after(self, steps: int) -> None:
@@ -307,7 +309,9 @@ class Trainer:
             before = {n: a for n, a in every.items() if a.tobytes() != values[n].tobytes()}
         outer = tuple(n for n, v in self.plan.variables.items() if v.kind == "outer")
         at = self.steps, self.position, self.history, self.plan.meta.get("seed", 0), self.order
-        return Saved(values, *at, copies, before, local_steps, outer, ahead=self.ahead)
+        return Saved(
+            values, *at, copies, before, local_steps, outer, ahead=self.ahead, hyper=(*self.hyper,)
+        )  # fmt: skip
 
     def resume(self, path: str | Path) -> None:
         """Resume the training that `save` wrote, under any strategy.

@@ -20,7 +20,7 @@ _EXPRESSION = frozenset({
 })  # fmt: skip
 _STATEMENT = frozenset({
     "IMPORT", "CONST", "FN", "STEP", "DATA", "TRAIN", "STRATEGY",
-    "PARAM", "STATE", "FOR", "IF", "MINIMIZE", "REPORT", "RETURN",
+    "PARAM", "STATE", "HYPER", "FOR", "IF", "MINIMIZE", "REPORT", "RETURN",
 })  # fmt: skip
 # `if` continues an expression too, and `(`, `[` and `.` continue a name.
 _OPERATORS = frozenset({

@@ -331,7 +331,10 @@ def _cells(pieces: Sequence[Piece]) -> tuple[str, tuple[str, ...]]:
     match kind, ends:
         case "variable", [(":", colon), ("=", equal)]:
             cuts = (0, colon + 1, equal, len(pieces))
-        case (("CONST" | "DATA" | "STRATEGY" | "REPORT" | "NAME"), [("=" | "<-" as sign, at)]):
+        case (
+            ("CONST" | "HYPER" | "DATA" | "STRATEGY" | "REPORT" | "NAME"),
+            [("=" | "<-" as sign, at)],
+        ):
             kind, cuts = kind + sign, (0, at, len(pieces))
         case _:
             return "", ()

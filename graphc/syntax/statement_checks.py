@@ -23,6 +23,7 @@ _WORDS: Final[dict[type[s.SyntaxNode], str]] = {
     s.Train: "`train`",
     s.StrategyStatement: "`strategy`",
     s.VariableStatement: "a variable",
+    s.HyperStatement: "`hyper`",
     s.Assign: "an assignment",
     s.Update: "`<-`",
     s.For: "`for`",
@@ -43,7 +44,18 @@ _IN_FILE = frozenset(
     }
 )
 _IN_FUNCTION = frozenset({s.Assign, s.For, s.If, s.Return})
-_IN_STEP = frozenset({s.VariableStatement, s.Assign, s.Update, s.For, s.If, s.Minimize, s.Report})
+_IN_STEP = frozenset(
+    {
+        s.VariableStatement,
+        s.HyperStatement,
+        s.Assign,
+        s.Update,
+        s.For,
+        s.If,
+        s.Minimize,
+        s.Report,
+    }
+)
 _ALLOWED = {"file": _IN_FILE, "function": _IN_FUNCTION, "step": _IN_STEP}
 
 
@@ -123,7 +135,7 @@ def _misplaced(node: s.Statement, context: str) -> GraphcError:
     match node, context:
         case s.Assign(), "file":
             help = "at the top of a file a value is named by `const NAME = ...`"
-        case ((s.VariableStatement() | s.Update()), "function"):
+        case ((s.VariableStatement() | s.HyperStatement() | s.Update()), "function"):
             help = "declare it in the step and pass it to the function as an argument"
         case s.Return(), "step":
             help = "a step outputs values with `report name = ...`"

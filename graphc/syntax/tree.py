@@ -197,6 +197,14 @@ class VariableStatement(SyntaxNode):
 
 
 @node
+class HyperStatement(SyntaxNode):
+    """`hyper lr = 1e-3`: a number that is set between steps."""
+
+    name: Name
+    initial: Expr
+
+
+@node
 class Assign(SyntaxNode):
     """`a, b = value`; with several targets the value is taken apart."""
 
@@ -330,7 +338,7 @@ class StrategyStatement(SyntaxNode):
 
 Statement: TypeAlias = (
     Import | ConstStatement | Function | StepStatement | DataStatement | Train | StrategyStatement
-    | VariableStatement | Assign | Update | For | If | Minimize | Report | Return
+    | VariableStatement | HyperStatement | Assign | Update | For | If | Minimize | Report | Return
 )  # fmt: skip
 
 

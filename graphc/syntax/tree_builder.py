@@ -137,6 +137,9 @@ class Build:
         span = CURRENT.get().cover(parts[0], parts[5])
         return s.VariableStatement(kind, _target(parts[1]), parts[3], parts[5], options, span=span)
 
+    def hyper(self, parts: Parts) -> s.HyperStatement:
+        return s.HyperStatement(defined(parts[1]), parts[3], span=span_of(parts))
+
     def options(self, parts: Parts) -> tuple[s.Argument, ...]:
         for argument in nodes(parts):
             if argument.name is None:

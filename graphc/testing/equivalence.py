@@ -231,7 +231,10 @@ def _wide_graph(graph: Graph) -> Graph:
         f.build(),
         outputs={k: to[v] for k, v in graph.outputs.items()},
         updates={k: to[v] for k, v in graph.updates.items()},
-        objectives=tuple(replace(o, loss=to[o.loss]) for o in graph.objectives),
+        objectives=tuple(
+            replace(o, loss=to[o.loss], operands=tuple(to[x] for x in o.operands))
+            for o in graph.objectives
+        ),
     )
 
 

@@ -45,7 +45,7 @@ from graphc.text.fields import Given, fill
 from graphc.text.syntax import check_limits, fail, mean, short, span_of, syntax_error
 
 MOST_COORDINATES = 1 << 20  # along an axis, and leaves or tiles
-_KINDS = ("param", "state", "slot", "outer")
+_KINDS = ("param", "state", "slot", "hyper", "outer")
 
 
 def parse(text: str, file: str = "<ir>") -> Graph:
@@ -146,7 +146,7 @@ class _ToGraph(Transformer[Token, Graph]):
         sparse: str | None, at: Span | None,
     ) -> _Entry:  # fmt: skip
         if kind not in _KINDS:
-            known = "param state slot outer output update minimize"
+            known = "param state slot hyper outer output update minimize"
             raise fail(kind, "G0901", f"no statement begins with '{kind}'", mean(kind, known))
         start = 0.0 if fill is None else fill.value
         if isinstance(start, bool) or not isinstance(start, (int, float)):
@@ -213,14 +213,18 @@ class _ToGraph(Transformer[Token, Graph]):
         return _Entry("updates", name, _value_name(value), value)
 
     def objective(
-        self, loss: Token, optimizer: Any, over: tuple[str, ...] | None, order: str | None,
+        self, loss: Token, optimizer: Any, taken: tuple[str, ...] | None,
+        over: tuple[str, ...] | None, order: str | None,
         reduction: str | None, sparse: str | None, at: Span | None,
     ) -> _Entry:  # fmt: skip
         objective = Objective(
             _value_name(loss), optimizer, over or (), _orders(order, loss), at, reduction or "",
-            sparse or "",
+            sparse or "", taken or (),
         )  # fmt: skip
         return _Entry("objectives", f"{loss.start_pos}", objective, loss)
+
+    def taken(self, *names: Token) -> tuple[str, ...]:
+        return tuple(map(_value_name, names))
 
     def over(self, *names: str) -> tuple[str, ...]:
         return names

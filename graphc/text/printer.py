@@ -117,6 +117,8 @@ def _variable_cells(v: Variable, locs: bool) -> tuple[str, str, str]:
 
 def _objective_text(o: Objective, locs: bool) -> str:
     text = f"minimize {value_name(o.loss)} with {value_text(o.optimizer, 1)}"
+    if o.operands:
+        text += f" of {', '.join(map(value_name, o.operands))}"
     if o.variables:
         text += f" over {', '.join(map(name_text, o.variables))}"
     if o.order:

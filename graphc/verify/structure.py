@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from graphc.ir.graph import Graph
+from graphc.ir.graph import Graph, Objective
 from graphc.ir.placement import Axis, Home, Mesh, Partial, Placement, R, Split
-from graphc.ir.types import TensorType
+from graphc.ir.types import F64, TensorType
 from graphc.text.printer import name_text, type_text
 from graphc.verify.law import Complaint, Law, Subject, shown
 
-_KINDS = ("param", "state", "slot", "outer")
+_KINDS = ("param", "state", "slot", "hyper", "outer")
 _OWNED = ("slot", "outer")
 
 
@@ -151,6 +151,16 @@ def ends_exist(s: Subject) -> Iterator[Complaint]:
         elif not _is_loss(graph[o.loss].type):
             t = type_text(graph[o.loss].type)
             yield Complaint(o.loss, f"minimize takes a float scalar; {shown(o.loss)} is {t}")
+        yield from _operands_exist(graph, o)
+
+
+def _operands_exist(graph: Graph, o: Objective) -> Iterator[Complaint]:
+    for x in o.operands:
+        if x not in graph.nodes:
+            yield Complaint("", f"minimize names {shown(x)}, which is not defined")
+        elif graph[x].type.bare() != TensorType((), F64):
+            t = type_text(graph[x].type)
+            yield Complaint(x, f"an optimizer takes f64 scalars; {shown(x)} is {t}")
 
 
 def _is_loss(t: TensorType) -> bool:

@@ -282,12 +282,15 @@ SCHEDULES: list[tuple[Any, Callable[[int], float]]] = [
 def test_schedule_is_its_formula(schedule: Any, formula: Callable[[int], float]) -> None:
     f = Builder()
     step = f.add(Input("step"), type=TensorType((), I64))
-    rate = schedule(f, step)
+    rate = schedule.in_graph(f, step)
     assert (rate.shape, rate.dtype) == ((), F64)
     graph = f.build()
     for t in range(9):
         values = evaluate(graph, {"step": np.array(t)})
         np.testing.assert_allclose(values[rate.name], formula(t), rtol=1e-12)
+        np.testing.assert_allclose(schedule(t), formula(t), rtol=1e-12)
+    assert type(schedule(3)) is float
+    np.testing.assert_allclose(schedule(np.arange(9)), [formula(t) for t in range(9)], rtol=1e-12)
 
 
 # -- records and errors --------------------------------------------------------------------------

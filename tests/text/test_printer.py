@@ -120,7 +120,14 @@ FULL_VARIABLE = Variable(
     sparse="off",
 )
 FULL_OBJECTIVE = Objective(
-    "y", (1, 2.5), ("w", "v"), parse_orders("tree"), Span("a.gc", 9, 2), "mean", "on"
+    "y",
+    (1, 2.5),
+    ("w", "v"),
+    parse_orders("tree"),
+    Span("a.gc", 9, 2),
+    "mean",
+    "on",
+    ("x", "y"),
 )
 
 
@@ -140,7 +147,7 @@ def test_every_field_of_a_node_a_variable_and_an_objective_reads_back() -> None:
         "slot w.m : f32[] of w no decay order tree fill 0.5 aggregate mean on read sparse off  @ a.gc:1:1\n",
         '{axis="data", op="max"}  needs {data:S(0)}, {}  scope grad/layer  order "turns=tree"  '
         'because partition: "P -> R" for %z: "z needs it"  @ a.gc:3:4+5\n',
-        "minimize %y with (1, 2.5) over w, v order tree reduction mean sparse on  @ a.gc:9:2\n",
+        "minimize %y with (1, 2.5) of %x, %y over w, v order tree reduction mean sparse on  @ a.gc:9:2\n",
     ):
         assert piece in text
 

@@ -20,6 +20,7 @@ from graphc.frontend.run_time_length import Count, Derived
 from graphc.ir.builder import Builder, Value
 from graphc.ir.op import snake
 from graphc.ir.types import Size
+from graphc.ir.value import InGraph
 from graphc.support.errors import GraphcError
 from graphc.syntax import tree as s
 from graphc.text.fields import fits
@@ -135,7 +136,7 @@ def _alternatives(kind: Any) -> tuple[Any, ...]:
 
 _WORDS = {
     Value: "a tensor", int: "an integer", float: "a number", bool: "a truth value",
-    str: "a string", type(None): "none",
+    str: "a string", type(None): "none", InGraph: "a tensor",
 }  # fmt: skip
 
 

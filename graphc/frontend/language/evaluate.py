@@ -35,6 +35,8 @@ from graphc.frontend.language.static import (
 from graphc.frontend.run_time_length import Count
 from graphc.ir.builder import Builder, Value
 from graphc.ops.composites.picking import getitem
+from graphc.ops.optimizers.hyper import number_now
+from graphc.ops.optimizers.schedules import Schedule
 from graphc.support.errors import GraphcError, Span
 from graphc.syntax import tree as s
 
@@ -168,6 +170,7 @@ class Evaluator:
             if op in ("and", "or"):
                 return self._logic(op, a, b)
             return combine(op, a, b)
+        a, b = (number_now(self.f, x) if isinstance(x, Schedule) else x for x in (a, b))
         for x in (a, b):
             if not isinstance(x, Value | bool | int | float):
                 raise GraphcError("G0122", f"'{op}' does not work on {in_words(x)}")

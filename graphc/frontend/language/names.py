@@ -14,6 +14,7 @@ from graphc.ir.op import all_ops, op_named, record_named, record_names
 from graphc.ir.types import DTYPES
 from graphc.ops import COMPOSITES
 from graphc.ops.initializers import Initializer
+from graphc.ops.optimizers.hyper import Hyper, RateOperand, step_number
 from graphc.ops.optimizers.optimizer import Chain, Transform
 from graphc.ops.optimizers.schedules import Schedule
 from graphc.support.errors import GraphcError, did_you_mean
@@ -105,9 +106,9 @@ def builtin_names() -> tuple[str, ...]:
 @cache
 def _records() -> tuple[str, ...]:
     """Optimizers, schedules and initializers; a chain of them is written `a | b`."""
-    usable = (Transform, Schedule, Initializer)
+    usable, statements = (Transform, Schedule, Initializer), (Chain, Hyper, RateOperand)
     records = ((n, record_named(n)) for n in record_names())
-    return tuple(n for n, c in records if c and issubclass(c, usable) and c is not Chain)
+    return tuple(n for n, c in records if c and issubclass(c, usable) and c not in statements)
 
 
 @cache
@@ -176,4 +177,5 @@ _STATIC: dict[str, Callable[..., Any]] = {
     "len": _len,
     "zip": _zip,
     "enumerate": _enumerate,
+    "step_count": step_number,
 }

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any
 
 from graphc.frontend.language.call import as_operand
 from graphc.frontend.language.evaluate import Evaluator
 from graphc.frontend.language.names import MISSING, Scope
 from graphc.frontend.language.statements import dotted, path_of, run_block, store
-from graphc.frontend.language.static import in_words
+from graphc.frontend.language.static import in_words, is_number
 from graphc.frontend.run_time_length import Count, Derived
 from graphc.ir.builder import Builder, Value
 from graphc.ir.graph import Graph, Objective, Variable
@@ -20,6 +21,7 @@ from graphc.ir.orders import checked_reduction, parse_orders
 from graphc.ir.types import Extent, Size, TensorType, dtype_named
 from graphc.ops.composites.replicas import agreed_loss
 from graphc.ops.initializers import Initializer, initial_value
+from graphc.ops.optimizers.hyper import Hyper, detached, number_now, scalar_of
 from graphc.ops.optimizers.optimizer import Optimizer, Transform, as_optimizer
 from graphc.ops.sparse import checked_mode
 from graphc.support.errors import GraphcError, Span, did_you_mean
@@ -132,6 +134,8 @@ class StepBody:
         match tree:
             case s.VariableStatement():
                 self._variable(tree, scope)
+            case s.HyperStatement():
+                self._hyper(tree, scope)
             case s.Update():
                 self._update(tree, scope)
             case s.Report(name=name, value=value):
@@ -177,6 +181,20 @@ class StepBody:
             value = self.f.declare(variable)
         self._first_value(tree, name, t, self.evaluator.evaluate(tree.initial, scope))
         store(self.evaluator, tree.target, path, value, scope)
+
+    def _hyper(self, tree: s.HyperStatement, scope: Scope) -> None:
+        """Declare a hyperparameter. Raises G0129, G0208, G0572."""
+        initial = self.evaluator.evaluate(tree.initial, scope)
+        if not is_number(initial):
+            message = f"a hyper starts from a number, not from {in_words(initial)}"
+            help = f"such as `hyper {tree.name.id} = 1e-3`"
+            raise GraphcError("G0129", message, span=tree.initial.span, help=help)
+        with self.f.at(tree.span):
+            try:
+                value = number_now(self.f, Hyper(tree.name.id, initial))
+            except GraphcError as error:
+                raise error.at(tree.span) from None
+        store(self.evaluator, tree.name, (tree.name.id,), value, scope)
 
     def _options(self, tree: s.VariableStatement, scope: Scope) -> dict[str, Any]:
         """The options of a variable, by the fields that they set. Raises G0121, G0308, G0313."""
@@ -252,11 +270,11 @@ class StepBody:
             loss = agreed_loss(self.f, loss, settings.get("reduction", ""))
         name = "loss" if not self.losses else f"loss{len(self.losses) + 1}"
         self._output(name, loss, tree)
-        optimizer = self._optimizer(tree, scope)
+        optimizer, settings["operands"] = self._optimizer(tree, scope)
         over = None if tree.over is None else tuple(self._glob(x, scope) for x in tree.over)
         self.losses.append(PendingMinimize(loss.name, optimizer, over, settings, tree.span))
 
-    def _optimizer(self, tree: s.Minimize, scope: Scope) -> Optimizer:
+    def _optimizer(self, tree: s.Minimize, scope: Scope) -> tuple[Optimizer, tuple[str, ...]]:
         steps = [self.evaluator.evaluate(x, scope) for x in tree.chain]
         for step, part in zip(steps, tree.chain, strict=True):
             if not isinstance(step, Transform):
@@ -265,10 +283,11 @@ class StepBody:
                 if isinstance(part, s.Name) and isinstance(step, type):
                     help = f"write {part.id}()"
                 raise GraphcError("G0121", message, span=part.span, help=help)
-        try:
-            return as_optimizer(steps)
-        except GraphcError as error:
-            raise error.at(tree.chain[-1].span) from None
+        with self.f.at(tree.span):
+            try:
+                return detached(as_optimizer(steps), partial(scalar_of, self.f))
+            except GraphcError as error:
+                raise error.at(tree.chain[-1].span) from None
 
     def _glob(self, tree: s.Expr, scope: Scope) -> tuple[str, Span]:
         text = tree.value if isinstance(tree, s.Str) else dotted(self._path(tree, scope))

@@ -16,15 +16,17 @@ import numpy as np
 
 from graphc.frontend.numpy.caller import user_span
 from graphc.frontend.numpy.pytree import leaf
-from graphc.frontend.numpy.session import PendingLoss, TraceSession, current
+from graphc.frontend.numpy.session import PendingLoss, TraceSession, current, open_session
 from graphc.frontend.numpy.tracer import Tracer, unwrap
 from graphc.frontend.operands import as_shape, value
 from graphc.ir.builder import Value
 from graphc.ir.graph import Objective, Variable
 from graphc.ir.orders import NO_ORDERS, Orders, checked_reduction, parse_orders
 from graphc.ir.types import F32, DType, TensorType, dtype_of
+from graphc.ir.value import InGraph
 from graphc.ops.composites.replicas import agreed_loss
 from graphc.ops.initializers import Initializer
+from graphc.ops.optimizers.hyper import Hyper, detached, number_now, scalar_of, step_number
 from graphc.ops.optimizers.optimizer import Optimizer, as_optimizer
 from graphc.ops.sparse import checked_mode
 from graphc.support.errors import GraphcError, did_you_mean
@@ -147,6 +149,33 @@ def minimize(
         add_loss(session, loss, optimizer, globs, order, reduction, sparse)
 
 
+def hyper(name: str, value: float) -> Any:
+    """A hyperparameter: a number that `trainer.hyper[name] = ...` sets between steps.
+
+    value: what it starts from; a finite number
+
+    In a traced function it is a scalar that acts as a Python number does. Outside, it is a record
+    for an optimizer: `graphc.optim.adam(lr=graphc.hyper("lr", 1e-3))`. The same name is the same
+    hyperparameter. It has the bits of the number that it stands for, and is saved in checkpoints.
+    Raises G0572 for a value that is no finite number, G0208 for a name that is taken.
+    """
+    record, session = Hyper(name, value), open_session()
+    if session is None:
+        return record
+    with session.builder.at(user_span()):
+        return Tracer(session, number_now(session.builder, record))
+
+
+def step_count() -> Tracer:
+    """The number of updates made before this step, a scalar that acts as a Python number does.
+
+    Of it, NumPy makes any schedule: `1e-3 / np.sqrt(1 + graphc.step_count())`.
+    """
+    session = current("graphc.step_count()")
+    with session.builder.at(user_span()):
+        return Tracer(session, step_number(session.builder))
+
+
 # -- what they do ---------------------------------------------------------------------------------
 
 
@@ -208,7 +237,8 @@ def objectives(session: TraceSession) -> None:
             chain = list(p.optimizer) if isinstance(p.optimizer, list | tuple) else [p.optimizer]
             over = _over(session, p)
             words = p.order, p.span, p.reduction, p.sparse
-            f.objectives.append(Objective(p.loss, _chained(chain, p), over, *words))
+            optimizer, operands = _detached(session, _chained(chain, p), p)
+            f.objectives.append(Objective(p.loss, optimizer, over, *words, operands))
 
 
 def _chained(chain: list[Any], p: PendingLoss) -> Optimizer:
@@ -216,6 +246,22 @@ def _chained(chain: list[Any], p: PendingLoss) -> Optimizer:
         return as_optimizer(chain)
     except GraphcError as error:
         raise error.at(p.span) from None
+
+
+def _detached(
+    session: TraceSession, optimizer: Optimizer, p: PendingLoss
+) -> tuple[Optimizer, tuple[str, ...]]:
+    """The optimizer, and the traced scalars that it takes as rates."""
+    f = session.builder
+
+    def value_of(x: InGraph) -> Value:
+        return scalar_of(f, unwrap(x, f))
+
+    with f.at(p.span):
+        try:
+            return detached(optimizer, value_of)
+        except GraphcError as error:
+            raise error.at(p.span) from None
 
 
 def _over(session: TraceSession, p: PendingLoss) -> tuple[str, ...]:

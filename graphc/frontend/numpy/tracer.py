@@ -25,6 +25,7 @@ from graphc.frontend.numpy.length import Length, Traced, shown
 from graphc.frontend.operands import value
 from graphc.ir.builder import Builder, Value
 from graphc.ir.types import dtype_of
+from graphc.ir.value import InGraph
 from graphc.support.errors import GraphcError, Span, did_you_mean
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 MAX_NESTING = 32  # of lists in an argument, as NumPy's own limit on dims
 
 
-class Tracer(np.lib.mixins.NDArrayOperatorsMixin, Traced):
+class Tracer(np.lib.mixins.NDArrayOperatorsMixin, Traced, InGraph):
     """An array of the step that is being traced: it has a shape and a dtype, but no entries.
 
     Its value can be replaced (`x += y`, `out=x`), as the memory of an ndarray can be overwritten.

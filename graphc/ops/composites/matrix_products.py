@@ -9,7 +9,8 @@ from string import ascii_letters
 from graphc.ir.builder import Builder, Operand, Value
 from graphc.ir.op import require
 from graphc.ir.registry import array_function, composite, ufunc
-from graphc.ir.types import I32, promote
+from graphc.ir.types import I32
+from graphc.ir.weak import common_dtype
 from graphc.ops.composites.support import dim_of, iota_like, reshaped
 from graphc.ops.contract import Einsum
 from graphc.ops.reduce import ReduceSum
@@ -18,9 +19,7 @@ from graphc.ops.reduce import ReduceSum
 def _common(f: Builder, operands: Sequence[Operand]) -> list[Value]:
     """The operands in one dtype; bools become i32."""
     values = [f.lift(x) for x in operands]
-    dtype = values[0].dtype
-    for v in values[1:]:
-        dtype = promote(dtype, v.dtype)
+    dtype = common_dtype(f, values)
     return [f.to_dtype(v, I32 if dtype.kind == "b" else dtype) for v in values]
 
 

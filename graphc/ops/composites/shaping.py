@@ -9,7 +9,8 @@ from math import prod
 from graphc.ir.builder import Builder, Operand, Scalar, Value
 from graphc.ir.op import require
 from graphc.ir.registry import array_function, composite
-from graphc.ir.types import Size, promote
+from graphc.ir.types import Size
+from graphc.ir.weak import common_dtype
 from graphc.ops.composites.support import Axis, dim_of, dims_of, iota_like, reshaped
 from graphc.ops.shape import Reverse, Transpose
 from graphc.ops.slicing import Concat, Pad, Slice
@@ -119,9 +120,7 @@ def _listed_values(f: Builder, xs: Sequence[Operand | Sequence[Operand]]) -> lis
     nested = any(isinstance(x, list | tuple) for x in given)
     require(not nested, "concat and stack take tensors, or one list of tensors", code="G0206")
     values = [f.lift(x) for x in given]  # type: ignore[arg-type]
-    dtype = values[0].dtype
-    for v in values[1:]:
-        dtype = promote(dtype, v.dtype)
+    dtype = common_dtype(f, values)
     return [f.to_dtype(v, dtype) for v in values]
 
 

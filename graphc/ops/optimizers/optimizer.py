@@ -18,6 +18,7 @@ from graphc.ir.graph import Variable
 from graphc.ir.op import record, require, snake
 from graphc.ir.repeat import Repeater
 from graphc.ir.types import F32, F64, DType, TensorType
+from graphc.ir.value import InGraph
 from graphc.ops.optimizers.schedules import Rate, Schedule, check_numbers
 from graphc.ops.sparse import Gradient, Rows, densified, entries, mapped
 
@@ -40,7 +41,13 @@ class Moment:
 
     def rate(self, rate: Rate) -> float | Value:
         """The rate at this step: a number, or an f64 scalar."""
-        return rate(self.f, self.step) if isinstance(rate, Schedule) else rate
+        match rate:
+            case Schedule():
+                return rate.in_graph(self.f, self.step)
+            case InGraph():
+                raise AssertionError("`attached` has put the values of the graph in place")
+            case _:
+                return rate
 
     def scale(self, x: Value, by: float | Value) -> Value:
         """`x` times a number or an f64 scalar, in the dtype of x."""
@@ -315,7 +322,7 @@ def as_optimizer(steps: Sequence[object]) -> Optimizer:
     """The optimizer of `minimize loss with A, B, C`. Raises G0206."""
     members = tuple(s for s in steps if isinstance(s, Transform))
     for s in steps:
-        require(s in members, f"{s!r} is not an optimizer", code="G0206", help=_HELP)
+        require(isinstance(s, Transform), f"{s!r} is not an optimizer", code="G0206", help=_HELP)
     match members:
         case [Optimizer() as lone]:
             return lone

@@ -1,6 +1,9 @@
-"""Learning-rate schedules: frozen records, called with the number of updates made so far.
+"""Schedules: frozen records, called with the number of updates made so far.
 
-A plain number is the constant schedule. All rates are computed in f64, as scalars.
+    graphc.optim.cosine_decay(1e-3, steps=1000)(250)   # 0.000853...: a number, to plot or to log
+
+A plain number is the constant schedule. All rates are computed in f64, as scalars. What an
+optimizer takes as a `Rate` may also be a hyperparameter, or a value of the step that is traced.
 """
 
 from __future__ import annotations
@@ -15,11 +18,12 @@ import numpy as np
 from graphc.ir.builder import Builder, Value
 from graphc.ir.op import record, require, snake
 from graphc.ir.types import F64
+from graphc.ir.value import InGraph
 from graphc.support.errors import GraphcError
 
 
 class Schedule(ABC):
-    """`schedule(f, step)` is the rate at a step, counted from 0."""
+    """`schedule(step)` is the rate at a step, counted from 0."""
 
     def __post_init__(self) -> None:
         check_numbers(self)
@@ -30,20 +34,44 @@ class Schedule(ABC):
     def at(self, f: Builder, t: Value) -> Value:
         """The rate at step t, both f64 scalars."""
 
-    def __call__(self, f: Builder, step: Value) -> Value:
+    def in_graph(self, f: Builder, step: Value) -> Value:
         """The rate, an f64 scalar; step is an integer scalar."""
         return self.at(f, f.to_dtype(step, F64))
 
+    def __call__(self, step: Any) -> Any:
+        """The rate at a step, counted from 0: a float, or an array for an array of steps."""
+        steps = np.asarray(step, np.float64)
+        rate: Any = self.at(_InNumPy(), steps)  # type: ignore[arg-type]
+        return np.broadcast_to(rate, steps.shape).copy() if steps.ndim else float(rate)
 
-Rate: TypeAlias = float | Schedule
+
+class _InNumPy:
+    """Stands for the builder where a rate is computed in plain Python."""
+
+    def constant(self, value: float, dtype: object) -> Any:
+        return np.float64(value)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(np, _NUMPY_NAMES.get(name, name))
+
+
+_NUMPY_NAMES = {"lt": "less", "ge": "greater_equal", "select": "where"}
+
+Rate: TypeAlias = float | Schedule | InGraph
 _TAKES: dict[str, tuple[type, ...]] = {
-    "float": (int, float), "int": (int,), "Rate": (int, float, Schedule),
-    "Rate | None": (int, float, Schedule, type(None)),
+    "float": (int, float), "int": (int,), "Rate": (int, float, Schedule, InGraph),
+    "Rate | None": (int, float, Schedule, InGraph, type(None)),
 }  # fmt: skip
 
 
 def _rate(f: Builder, rate: Rate, t: Value) -> Value:
-    return rate.at(f, t) if isinstance(rate, Schedule) else f.constant(float(rate), F64)
+    match rate:
+        case Schedule():
+            return rate.at(f, t)
+        case InGraph():
+            raise AssertionError("an objective gives its optimizer the values of the graph")
+        case _:
+            return f.constant(float(rate), F64)
 
 
 def _share(f: Builder, t: Value, steps: int) -> Value:
@@ -61,7 +89,9 @@ def check_numbers(record: Any) -> None:
             value = value.item()
             object.__setattr__(record, field.name, value)
         if takes and not isinstance(value, takes):
-            help = "to change a rate, use a schedule: graphc.optim.cosine_decay(1e-3, steps=1000)"
+            help = (
+                "a rate is a number, a schedule such as cosine_decay(1e-3, steps=1000), or a hyper"
+            )
             raise GraphcError(
                 "G0206",
                 f"{name}: {field.name} is a {type(value).__name__}, not a number",

@@ -10,6 +10,7 @@ from graphc.ir.builder import Builder, Value
 from graphc.ir.graph import Graph, Objective, Variable
 from graphc.ir.op import op_named
 from graphc.ir.orders import FANIN_MEAN, NO_ORDERS, Order, Orders
+from graphc.ops.optimizers.hyper import attached
 from graphc.ops.sparse import Gradient, Rows, sparse_reads
 from graphc.passes.base import Pass, register_pass
 from graphc.passes.differentiation.gradient_orders import mark_orders
@@ -79,7 +80,8 @@ def _minimize(f: Builder, graph: Graph, objective: Objective, order: Orders, spa
         params = {v: Value(f, reads[v]) for v in used}
         slots = {v: _slots(f, graph.variables[v], objective) for v in used}
         step = _count(f, objective, only_objective=len(graph.objectives) == 1)
-        new, new_slots = objective.optimizer.apply(f, params, used, slots, step)
+        optimizer = attached(objective.optimizer, [Value(f, x) for x in objective.operands])
+        new, new_slots = optimizer.apply(f, params, used, slots, step)
         for v, value in new.items():
             f.updates[v] = value.name
             for slot, slot_value in new_slots[v].items():

@@ -15,7 +15,8 @@ Which server owns what:
   variables are assigned by size, the largest first, to the server that has the fewest bytes;
   variables whose updates read each other stay together;
   a scalar state whose update reads only itself (the step counter) is kept by every server that
-  needs it: each server applies every push, so all copies are equal.
+  needs it: each server applies every push, so all copies are equal. So is a hyper, which no push
+  writes.
 """
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ class Cut:
         """The nodes that need the newest states or slots, which only the servers have."""
         kinds = {v.name: v.kind for v in self.graph.variables.values()}
         return self._downstream(
-            lambda n: _reads(n) and kinds[n.op.attributes["source_name"]] != "param"
+            lambda n: _reads(n) and kinds[n.op.attributes["source_name"]] in ("state", "slot")
         )
 
     @cached_property
@@ -204,7 +205,7 @@ class Cut:
     def _is_shared(self, v: Variable) -> bool:
         """Whether every server that needs a variable may keep a copy of it."""
         own = self._needs.get(v.name, set()) <= {v.name}
-        return v.kind == "state" and v.type.shape == () and own
+        return v.kind in ("state", "hyper") and v.type.shape == () and own
 
     def variables_of(self, servers: int) -> list[list[str]]:
         """The variables that each server keeps."""

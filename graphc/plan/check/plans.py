@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from graphc.plan.plan import Plan, PlannedVariable
 
 Fits: TypeAlias = Callable[[Any], bool]
-KINDS = ("param", "state", "slot", "outer")
+KINDS = ("param", "state", "slot", "hyper", "outer")
 ON = ("read", "write", "never")
 LARGEST = 1 << 62  # of a count, or a seed
 INIT = "init"  # the program without the step's mesh and variables

@@ -29,6 +29,7 @@ from graphc.runtime.asynchronous.programs import (
     store_of,
 )
 from graphc.runtime.asynchronous.recordings import replay
+from graphc.runtime.asynchronous.scalars import StoreScalars
 from graphc.runtime.asynchronous.server import Server
 from graphc.runtime.asynchronous.threads import DRIVER as THREADS
 from graphc.runtime.asynchronous.worker import Worker
@@ -104,6 +105,7 @@ class AsynchronousEngine:
         )
         self.programs = self.evaluator.programs
         self.stores = [store_of(plan, name, backend, debug_nans) for name in server_names(plan)]
+        self.scalars = StoreScalars(self.stores, self._check_valid, self._forget_evaluated)
         forks.watch(self)
 
     @property
@@ -129,6 +131,9 @@ class AsynchronousEngine:
             self._evaluated = -1
             if arrays.keys() >= self.evaluator.first.variable_types.keys():
                 self._invalid = ""
+
+    def _forget_evaluated(self) -> None:
+        self._evaluated = -1
 
     def variables(self) -> dict[str, Array]:
         """The global values of all variables. Raises G0505 after a server failed."""
@@ -189,7 +194,11 @@ class AsynchronousEngine:
         with Uninterrupted() as stop, self._guarded(self.driver.remote):
             stops = lambda: stop.noted is not None or first_error.error is not None  # noqa: E731
             driver = self.driver.start(self._roles(source))
-            Conductor(coordinator, driver, self.how.workers, stops).run()
+            self.scalars.elsewhere = self.driver.name if self.driver.remote else ""
+            try:
+                Conductor(coordinator, driver, self.how.workers, stops).run()
+            finally:
+                self.scalars.elsewhere = ""
             if first_error.error is not None:
                 raise first_error.error
 

@@ -54,6 +54,7 @@ class Saved:
     before:      values of variables before the synchronization at the end of the run
     local_steps: how many steps the replicas had made since the previous synchronization
     outer:       the variables that only strategies with an outer optimizer have
+    hyper:       the hyperparameters, which another version of the step may lack
     source:      the file or folder that it was read from
     run:         names the run that wrote the folder, and the number of the checkpoint
     checksum:    of all that was read
@@ -74,6 +75,7 @@ class Saved:
     run: tuple[str, int] = ("", 0)
     checksum: str = ""
     ahead: Ahead = field(default_factory=Ahead)
+    hyper: tuple[str, ...] = ()
 
     def write(self, path: str | Path) -> None:
         """Write it to a file. Raises G0509."""
@@ -87,6 +89,7 @@ class Saved:
         numbers = at | {"seed": self.seed} | alone
         notes = {k: str(n) for k, n in numbers.items()} | {"history": in_json(self.history)}
         notes |= {"outer": json.dumps(self.outer)} if self.outer else {}
+        notes |= {"hyper": json.dumps(self.hyper)} if self.hyper else {}
         notes |= {"order": self.order} if self.order else {}
         notes |= self.ahead.beyond(self.position).notes()
         beside: dict[str, Value] = {f"{name}{COPIES}": a for name, a in self.copies.items()}
@@ -132,6 +135,7 @@ def _saved(file: Checkpoint, path: str | Path, run: tuple[str, int]) -> Saved:
         run,
         file.checksum,
         ahead_of(file.notes.get("ahead", "")),
+        _names(file.notes.get("hyper", "[]")),
     )
 
 
@@ -146,7 +150,7 @@ def _names(text: str) -> tuple[str, ...]:
     except (ValueError, RecursionError):
         names = None
     if not isinstance(names, list) or not all(isinstance(x, str) for x in names):
-        raise GraphcError("G0509", "the checkpoint's list of outer variables is not well-formed")
+        raise GraphcError("G0509", "the checkpoint's list of variables is not well-formed")
     return tuple(names)
 
 
@@ -175,11 +179,12 @@ def taken_up(
 def _fitted(saved: Saved, plan: Plan) -> dict[str, Value]:
     """The variables of a checkpoint, with the outer ones of this strategy and of no other.
 
-    Missing outer copies become those of the params, as after a synchronization.
+    Missing outer copies become those of the params, as after a synchronization. Hyperparameters may
+    come and go: a missing one starts as the step says.
     """
-    gone = set(saved.outer) - plan.variables.keys()
+    gone = {*saved.outer, *saved.hyper} - plan.variables.keys()
     kept = {name: a for name, a in saved.values.items() if name not in gone}
-    new = {n for n, v in plan.variables.items() if v.kind == "outer"} - kept.keys()
+    new = {n for n, v in plan.variables.items() if v.kind in ("outer", "hyper")} - kept.keys()
     fresh = {n: a for n, a in first_values(plan).items() if n in new} if new else {}
     return with_outer(plan, kept | fresh, kept)
 

@@ -25,6 +25,7 @@ from graphc.runtime.machine.interrupts import Stopping, Uninterrupted
 from graphc.runtime.machine.memory_limits import Limit
 from graphc.runtime.synchronous.fast_paths import FastPaths
 from graphc.runtime.synchronous.gathering import Gatherings
+from graphc.runtime.synchronous.scalars import DeviceScalars
 from graphc.runtime.synchronous.shards import (
     check_placements,
     check_variables,
@@ -60,17 +61,16 @@ class Engine:
         limit: Limit | None = None,
     ) -> None:  # fmt: skip
         self.debug_nans = config.get().debug_nans if debug_nans is None else debug_nans
-        self.programs, self.joins = programs, dict(joins or {})
+        self.programs, self.joins, self.backend = programs, dict(joins or {}), backend
         self.first = _check_together(self.programs)
-        self.backend = backend
         self._devices: dict[int, Device] = {}
-        self._invalid, self._lost = "", False
+        self._invalid, self._lost, self._limit = "", False, limit
         self._finished: Counter[str] = Counter()
         self._prepared: list[str] = []  # programs that all devices have made ready
-        self._limit = limit
         self._fast_paths: dict[str, FastPath] = {}
         self._gatherings = Gatherings()
         self._turn = threading.Lock()  # held by whoever uses the devices
+        self.scalars = DeviceScalars(self._devices, self._turn, self._check_valid)
         transport = transport or _local()
         for plugin in (backend, transport):
             check_available(plugin.name, plugin.available())
