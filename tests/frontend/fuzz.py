@@ -382,7 +382,7 @@ class Maker:
             f"{rng.choice(REDUCE)}({a}, axis={rng.choice((0, -1, 'none'))}, keepdims=true)",
             f"where({a} > {b}, {a}, {b})", f"maximum({a}, {b})", f"reshape({a}, x.shape)",
             f"concat([{a}, {b}], axis=1)[:, :3]", f"({a})[:, ::-1]", f"transpose(transpose({a}))",
-            f"f({a})", f"embedding(w, argmax({a}, axis=-1))", f"dropout({a}, 0.5)", f"({a}) @ w",
+            f"f({a})", f"grad(sum({a} * x), x)", f"embedding(w, argmax({a}, axis=-1))", f"dropout({a}, 0.5)", f"({a}) @ w",
         ))  # fmt: skip
 
     def subscripts(self) -> str:

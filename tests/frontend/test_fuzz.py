@@ -103,6 +103,8 @@ HOSTILE = {
     "power": ("G0122", BODY % "a = 9 ** 9 ** 9 ** 9"),
     "list of shapes": ("G0121", BODY % "a = [1]\nfor i in range(14) { a = a + a }\nb = zeros(a)"),
     "nodes": ("G0209", BODY % "for i in range(100000) { for j in range(9) { x = x + 1.0 } }"),
+    "gradients": ("G0130", BODY % "for i in range(100000) { x = x + grad(sum(sin(x)), x) }"),
+    "gradients that double": ("G0209", BODY % "y = sum(sin(x))\nfor i in range(99) { y = sum(grad(y, x) * sin(x)) }"),
     "sum": ("", BODY % ("a = 1" + " + 1" * 20_000)),
     "imports": ("G0106", 'import "nowhere.gc"\n' * 10_000),
     "data": ("G0126", 'data d = npz("a", batch=1, ' + ", ".join(["shuffle()"] * 1000) + ")\n" + BODY % ""),

@@ -208,6 +208,8 @@ class Evaluator:
             case Closure():
                 return (yield from self._call_closure(function, args, options))
             case Builtin() | type():
+                if isinstance(function, Builtin) and function.walks:
+                    self.spend(tree.span, len(self.f.nodes))
                 result = call_builtin(self.f, function, args, options)
                 self.spend(tree.span, len(result) if isinstance(result, list | tuple) else 0)
                 return result

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any, Final, TypeAlias
 
 import graphc.ops  # noqa: F401  registers the ops, composites and records
+from graphc.frontend.language.gradient import grad
 from graphc.frontend.run_time_length import Count
 from graphc.ir.builder import Builder, Operand, Value
 from graphc.ir.op import all_ops, op_named, record_named, record_names
@@ -43,10 +44,11 @@ class Namespace:
 
 @dataclass(frozen=True)
 class Builtin:
-    """A function of graphc: `call(builder, *args, **options)`."""
+    """A function of graphc: `call(builder, *args, **options)`. walks: over the whole graph."""
 
     name: str
     call: Callable[..., Any]
+    walks: bool = False
 
 
 @dataclass
@@ -88,6 +90,8 @@ def builtin(name: str) -> Any:
     """The built-in function, record class or dtype of that name; MISSING if there is none."""
     if name in _STATIC:
         return Builtin(name, _STATIC[name])
+    if name == "grad":
+        return Builtin(name, grad, walks=True)
     if name in COMPOSITES:
         return Builtin(name, COMPOSITES[name])
     if name in DTYPES:
@@ -100,7 +104,9 @@ def builtin(name: str) -> Any:
 @cache
 def builtin_names() -> tuple[str, ...]:
     """Every name that `builtin` knows."""
-    return tuple(dict.fromkeys([*_STATIC, *COMPOSITES, *DTYPES, *_elementwise(), *_records()]))
+    return tuple(
+        dict.fromkeys([*_STATIC, "grad", *COMPOSITES, *DTYPES, *_elementwise(), *_records()])
+    )
 
 
 @cache
