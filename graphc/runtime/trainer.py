@@ -39,7 +39,13 @@ from graphc.runtime.data.totals import Totals, counted
 from graphc.runtime.engines import engine_for
 from graphc.runtime.hypers import Hypers
 from graphc.runtime.machine.interrupts import Uninterrupted
-from graphc.runtime.machine.jobs import check_alike, check_same_checkpoint, join, of_first
+from graphc.runtime.machine.jobs import (
+    check_alike,
+    check_same_checkpoint,
+    join,
+    of_first,
+    warn_of_links,
+)
 from graphc.runtime.machine.memory_limits import check_memory
 from graphc.runtime.results import Metrics, agreed, plains
 from graphc.runtime.supervision.reporter import REPORTER
@@ -89,6 +95,7 @@ class Trainer:
         self.backend = plugins.backend(backend) if isinstance(backend, str) else backend
         limit = check_memory(plan, self.backend, max_bytes, self.processes.hosts)
         check_alike(self.processes, plan, self.backend)
+        warn_of_links(self.processes, plan.training.mesh, plan.strategy)
         self.engine = engine_for(
             plan, self.backend, self.transport, deadline, debug_nans, limit, driver
         )

@@ -5,6 +5,7 @@ or each process has one device."""
 from __future__ import annotations
 
 import re
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import Any
@@ -19,7 +20,9 @@ from graphc.frontend.language.load import module_of_source
 from graphc.ir.orders import Order
 from graphc.ir.placement import Partial
 from graphc.lowering.program.instructions import Start
+from graphc.runtime.machine.jobs import warn_of_links
 from graphc.runtime.trainer import Trainer
+from graphc.runtime.transports.processes import Alone
 from graphc.strategies import parse_strategy
 from graphc.support.errors import GraphcError
 
@@ -105,6 +108,31 @@ def test_processes_train_with_the_bits_of_threads(strategy, count):
             np.testing.assert_allclose(*pair, rtol=1e-4, atol=1e-6, equal_nan=False)
     else:
         assert made[0] == (losses, values)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "named"),
+    [
+        ("mirrored(4)", True),
+        ("zero(2) * mirrored(2, link='host')", True),
+        ("multi_worker_mirrored(2, 2)", False),
+        ("mirrored(2, link='network') * tensor_split(2)", False),
+    ],
+)
+def test_a_link_that_is_none_between_hosts_is_named(strategy, named):
+    """Two hosts with a process each: the first axis goes from host to host."""
+    mesh = plan(strategy).training.mesh
+    first = mesh.space[0].name
+
+    def warned(index, hosts):
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            warn_of_links(Alone(index, 2, hosts), mesh, strategy)
+        return "".join(str(w.message) for w in found)
+
+    text = warned(0, 2)
+    assert named == (f"the devices along {first} are on 2 hosts" in text) == ("G0568" in text)
+    assert warned(1, 2) == warned(0, 1) == ""  # one process says it, and only of several hosts
 
 
 def test_processes_with_other_programs_say_which_collective_differs():

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from graphc.ir.placement import Mesh
 from graphc.plan.collective_order import check_order, exchanges, packed, unpacked
 from graphc.plan.plan import Plan
 from graphc.runtime.backends.backend import Backend
 from graphc.runtime.machine.launchers import check_processes
 from graphc.runtime.transports.processes import Processes
 from graphc.runtime.transports.transport import Transport
-from graphc.support.errors import GraphcError
+from graphc.support.errors import GraphcError, GraphcWarning
 
 Array = NDArray[Any]
 BUCKET = 1 << 20  # bytes: as large as over a slow link (graphc.passes.partitioning.bucket)
@@ -74,6 +76,29 @@ def check_alike(processes: Processes, plan: Plan, backend: Backend) -> None:
                     "G0567", f"{name} of process {process} differs from that of process 0{said}",
                     help="start all processes with the same program, options and version",
                 )  # fmt: skip
+
+
+def warn_of_links(processes: Processes, mesh: Mesh, strategy: str) -> None:
+    """Warn (G0568) of axes of the mesh that reach from host to host over a link that is none."""
+    if processes.hosts == 1 or processes.index:
+        return
+    each = -(-mesh.devices // processes.hosts)
+    for axis in mesh.space:
+        others = [a.name for a in mesh.space if a is not axis]
+        groups: dict[tuple[int, ...], set[int]] = {}
+        for rank in range(mesh.devices):
+            at = mesh.coordinates(rank)
+            groups.setdefault(tuple(at[a] for a in others), set()).add(rank // each)
+        if axis.link != "network" and any(len(hosts) > 1 for hosts in groups.values()):
+            note = GraphcError(
+                "G0568",
+                f"the devices along {axis.name} are on {processes.hosts} hosts, but {strategy} "
+                f"takes their link for {axis.link}",
+                help='such as multi_worker_mirrored(hosts, local), or link="network": the result '
+                "is the same, and less is sent from host to host",
+            )
+            text = note.render().replace("error", "warning", 1)
+            warnings.warn(GraphcWarning(text), stacklevel=3)
 
 
 def check_same_checkpoint(processes: Processes, path: object, checksum: str) -> None:
