@@ -10,9 +10,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from graphc.support.gc_pause import collector_paused
+from graphc.support.version import graphc_version
 
 if TYPE_CHECKING:
-    from graphc import init, nn, optim
+    from graphc import callbacks, init, nn, optim
     from graphc.api import StepTrainer, compile
     from graphc.autodiff.reverse_mode import gradients
     from graphc.compiler.driver import compile_module
@@ -70,6 +71,7 @@ _WHERE = {
     "nn": ("graphc.nn", ""),
     "optim": ("graphc.optim", ""),
     "init": ("graphc.init", ""),
+    "callbacks": ("graphc.callbacks", ""),
     "trace": ("graphc.frontend.numpy.trace", "trace"),
     "load_module": ("graphc.frontend.language.load", "load_module"),
     "module_of_source": ("graphc.frontend.language.load", "module_of_source"),
@@ -104,6 +106,7 @@ __all__ = [
     "StepTrainer",
     "Strategy",
     "Trainer",
+    "callbacks",
     "compile",
     "compile_module",
     "custom_gradient",
@@ -138,6 +141,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return graphc_version()
     if name not in _WHERE:
         raise AttributeError(f"module 'graphc' has no attribute '{name}'")
     module, attribute = _WHERE[name]

@@ -21,11 +21,15 @@ from graphc.ir.graph import Graph
 from graphc.runtime.asynchronous.drivers import DriverPlugin
 from graphc.runtime.backends import plugins
 from graphc.runtime.backends.backend import Backend
+from graphc.runtime.callbacks.base import Callback, Callbacks, EpochFunction
 from graphc.runtime.checkpoints.saver import Checkpoints, Saver
 from graphc.runtime.hypers import Hypers
 from graphc.runtime.machine.jobs import bucket_for, join
 from graphc.runtime.machine.memory_limits import check_peak
 from graphc.runtime.trainer import Trainer
+from graphc.runtime.training.epochs import Batches
+from graphc.runtime.training.fit import Caller, fit_batches
+from graphc.runtime.training.history import FitHistory
 from graphc.runtime.training.loop import OnStep
 from graphc.runtime.transports.transport import Transport
 from graphc.strategies import Strategy, parse_strategy
@@ -161,25 +165,66 @@ class StepTrainer:
 
     def fit(
         self,
-        batches: Iterable[Any],
+        data: Batches,
+        epochs: int | None = None,
         *,
+        steps: int | None = None,
+        validation: Batches | None = None,
+        validation_every: int = 1,
+        callbacks: Callbacks | Callback | EpochFunction = (),
+        progress: bool | None = None,
         on_step: OnStep | None = None,
-        record: str | None = None,
-        replay: str | None = None,
+        record: str | Path | None = None,
+        replay: str | Path | None = None,
         checkpoint: Checkpoints | None = None,
-    ) -> dict[str, Any]:
-        """Make an update with each batch, and return the results of the last.
+    ) -> FitHistory:
+        """Train for some epochs; returns their metrics: `history["loss"]`, `history["val_loss"]`.
 
-        Under an asynchronous strategy the workers take the batches in order, without waiting for
-        each other; `record` names a file that records their pushes, and `replay` such a file to
-        repeat. on_step(number, results) is called after each update. checkpoint: where checkpoints
-        go meanwhile, graphc.Checkpoints("runs/a", every=100, keep=3).
+        data:       batches that can be gone over again: a list, a torch DataLoader, any object with
+                    `__iter__`, or a function that returns an iterator. A generator is one epoch.
+        epochs:     how many to make; 1, unless steps are given. Those of earlier calls, and of a
+                    training that was loaded, are not counted: see `epoch`
+        steps:      end after so many steps, also within an epoch
+        validation: batches to evaluate behind the epochs, like data; metrics are called val_NAME
+        validation_every: behind which epochs: each so many, and the last; 0: the last only
+        callbacks:  see graphc.callbacks; a function is called with (epoch, metrics)
+        progress:   whether to show a progress bar; None: on a terminal, and in a notebook
+        on_step:    called with (number, results) after each update
+        record:     a file that records which push of an asynchronous strategy was applied when;
+                    replay: such a file to repeat
+        checkpoint: where checkpoints go meanwhile, graphc.Checkpoints("runs/a", every=100, keep=3)
+
+        After `load` of a checkpoint from within an epoch, the batches that it had used are left
+        out: give the data in the same order. Under an asynchronous strategy workers take the
+        batches in order, without waiting for each other; where something happens behind an epoch,
+        they finish it first. Ctrl-C raises KeyboardInterrupt behind the running step.
+
+        Raises G0630 for data that can't be gone over again, and G0631 for a wrong argument.
         """
-        fed = (self._fed(batch) for batch in batches)
+        caller = self._caller
         with self._explaining():
-            return self.trainer.fit_stream(
-                fed, on_step=on_step, record=record, replay=replay, checkpoint=checkpoint
-            )
+            return fit_batches(
+                self.trainer, caller, data, epochs, steps, validation=validation,
+                validation_every=validation_every, callbacks=callbacks, progress=progress,
+                on_step=on_step, record=record, replay=replay, checkpoint=checkpoint,
+            )  # fmt: skip
+
+    @property
+    def _caller(self) -> Caller:
+        """How `fit` makes steps: of batches as they are, if they need no work but the step."""
+        if self._flat and self.trainer.plan.asynchronous is None:
+            return Caller(self, self.step, self.evaluate)
+        return Caller(self, self.trainer.step, self.evaluate, self._fed)
+
+    def stop(self) -> None:
+        """End the `fit` that is under way behind the running step, as a callback may want."""
+        self.trainer.stop()
+
+    @property
+    def epoch(self) -> int:
+        """How many epochs `fit` has finished, those before the checkpoint that was loaded
+        included."""
+        return self.trainer.position.epoch
 
     def evaluate(self, batches: Iterable[Any]) -> dict[str, Any]:
         """The loss and the reports in evaluation mode, with every example counted once."""

@@ -35,7 +35,7 @@ LIBRARIES = {
     "networkx": {"ir"},
     "lark": {"syntax", "text"},
     "click": {"cli", "docs"},
-    "rich": {"cli"},
+    "rich": {"cli", "runtime"},
     "safetensors": {"runtime"},
     "llvmlite": set(),  # of a backend only
 }

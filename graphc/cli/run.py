@@ -340,7 +340,7 @@ def _train(
         return trainer.fit(
             data, spec["batch"], steps=left, shuffle_seed=spec["shuffle_seed"],
             shard=spec["shard"], on_step=on_step, **files,
-        )  # fmt: skip
+        ).last_step  # fmt: skip
 
 
 @contextmanager

@@ -23,13 +23,14 @@ import numpy as np
 from graphc.frontend.module import Module
 from graphc.lowering.program import record_cache
 from graphc.lowering.program.program import Program
-from graphc.plan.plan import Plan, graphc_version
+from graphc.plan.plan import Plan
 from graphc.strategies import Strategy
 from graphc.support import config
 from graphc.support.errors import GraphcError, GraphcWarning
 from graphc.support.gc_pause import collector_paused
 from graphc.support.lazy_map import LazyMap, existing
 from graphc.support.object_cache import source_hash
+from graphc.support.version import graphc_version
 from graphc.text import print_ir
 
 SOURCES = Path(__file__).parents[1]  # all of graphc

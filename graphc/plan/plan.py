@@ -10,7 +10,6 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -25,18 +24,11 @@ from graphc.strategies.strategy import Asynchronous
 from graphc.support.errors import GraphcError
 from graphc.support.files import read_whole, write_whole
 from graphc.support.lazy_map import chosen
+from graphc.support.version import graphc_version
 
 FORMAT, VERSION = "graphc-plan", 4
 SYNC = "sync"  # the program in which replicas that step alone meet
 WORKER, SERVER = "worker", "server"  # names of programs: `worker`, `server.0`, `server.1`, ...
-
-
-def graphc_version() -> str:
-    """The version of the installed graphc."""
-    try:
-        return version("graphc")
-    except PackageNotFoundError:
-        return "unknown"
 
 
 @dataclass(frozen=True, slots=True)

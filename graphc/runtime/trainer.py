@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from numpy.typing import NDArray
 
@@ -17,7 +17,6 @@ from graphc.runtime.backends import plugins
 from graphc.runtime.backends.backend import Backend, FastPath
 from graphc.runtime.checkpoints.fingerprint import kernel_fingerprint, values_sha256
 from graphc.runtime.checkpoints.history import History, HistoryPart, gone_on, warn_of_change
-from graphc.runtime.checkpoints.saver import Checkpoints, Saver
 from graphc.runtime.checkpoints.saving import (
     Saved,
     first_values,
@@ -50,7 +49,9 @@ from graphc.runtime.machine.memory_limits import check_memory
 from graphc.runtime.results import Metrics, agreed, plains
 from graphc.runtime.supervision.reporter import REPORTER
 from graphc.runtime.synchronous.engine import Engine
-from graphc.runtime.training.loop import FitOptions, OnStep, fit_parts, fit_stream
+from graphc.runtime.training.epochs import Batches, DatasetEpochs
+from graphc.runtime.training.fit import Caller, FitArguments, fit_batches, fit_epochs
+from graphc.runtime.training.history import FitHistory
 from graphc.runtime.transports.transport import Transport
 
 Array = NDArray[Any]
@@ -92,6 +93,8 @@ class Trainer:
         self.plan = plan
         self.position, self.order, self.ahead = Position(), "", Ahead()
         self._begun = ""  # the order in which a run that is resumed has begun its epoch
+        self._resumes_epoch = False  # whether a resumed run has begun an epoch
+        self.stop_wanted = False  # see `stop`
         self.backend = plugins.backend(backend) if isinstance(backend, str) else backend
         limit = check_memory(plan, self.backend, max_bytes, self.processes.hosts)
         check_alike(self.processes, plan, self.backend)
@@ -221,54 +224,49 @@ class Trainer:
         return total.result()
 
     def fit(
-        self,
-        data: Dataset,
-        batch: int,
-        *,
-        epochs: int | None = None,
-        steps: int | None = None,
-        shuffle_seed: int | None = None,
-        shard: str = "data",
-        on_step: OnStep | None = None,
-        record: str | Path | None = None,
-        replay: str | Path | None = None,
-        checkpoint: Checkpoints | Saver | None = None,
-    ) -> Metrics:
-        """Train for a number of epochs or steps and return the last step's results.
+        self, data: Dataset, batch: int, *, epochs: int | None = None, steps: int | None = None,
+        shuffle_seed: int | None = None, shard: str = "data", **how: Unpack[FitArguments],
+    ) -> FitHistory:  # fmt: skip
+        """Train for a number of epochs or steps; returns the metrics of every epoch.
 
         Training continues from `position`, which checkpoints contain. shard: how an epoch is
-        distributed to the replicas (graphc.runtime.data.sharding). Warns (G0620) if the batch that
-        `accumulate` makes is out of proportion to the data. record, replay: files of recordings of
-        asynchronous strategies: `record` is written; `replay` is repeated bit for bit
-        (G0521-G0525). checkpoint: where checkpoints go meanwhile (see `Checkpoints`), or who writes
-        them. Ctrl-C finishes the step and raises KeyboardInterrupt; the trainer stays usable.
+        distributed to the replicas (graphc.runtime.data.sharding). how: see FitArguments. Warns
+        (G0620) if the batch that `accumulate` makes is out of proportion to the data. Ctrl-C
+        finishes the step and raises KeyboardInterrupt; the trainer stays usable.
         """
         sharding = Sharding(shard, replicas(self.plan))
         warn_of_proportion(self.plan, data.examples(sharding), batch)
         limit = steps if steps is not None else (epochs or 1) * data.steps(batch, sharding)
         self.ahead = of_same_size(self.ahead.beyond(self.position), batch)
-        parts = self.ahead.left_out(data.stream(batch, shuffle_seed, self.position, sharding))
+        source = DatasetEpochs(data, batch, shuffle_seed, sharding, self.ahead)
         self.order = data.order(batch, shuffle_seed, sharding)
         if self.position.example:
             warn_of_order(self._begun, self.order)
-        self._begun = ""
+        self._begun, self._resumes_epoch = "", False
         at = self.position
         setting: dict[str, Any] = {"batch": batch, "seed": shuffle_seed, "examples": len(data)}
         setting |= {"shard": shard, "epoch": at.epoch, "example": at.example} | self.ahead.notes()
-        options = FitOptions(on_step, record, replay, checkpoint)
-        return fit_parts(self, parts, options, setting, limit)
+        return fit_epochs(self, self._caller, source, None, limit, setting, **how)
 
     def fit_stream(
-        self,
-        batches: Iterable[Batch],
-        *,
-        on_step: OnStep | None = None,
-        record: str | Path | None = None,
-        replay: str | Path | None = None,
-        checkpoint: Checkpoints | Saver | None = None,
-    ) -> Metrics:
-        """Train on batches as they arrive, and return the last step's results; see `fit`."""
-        return fit_stream(self, batches, FitOptions(on_step, record, replay, checkpoint))
+        self, batches: Batches, *, epochs: int | None = None, steps: int | None = None,
+        **how: Unpack[FitArguments],
+    ) -> FitHistory:  # fmt: skip
+        """Train on batches as they arrive, or that can be gone over again; see `fit`."""
+        return fit_batches(self, self._caller, batches, epochs, steps, **how)
+
+    @property
+    def _caller(self) -> Caller:
+        return Caller(self, self.step, self.evaluate)
+
+    def stop(self) -> None:
+        """End the training that is under way behind the running step."""
+        self.stop_wanted = True
+
+    def resume_epoch(self) -> bool:
+        """Whether to go on within the epoch that a checkpoint was in; it is asked once."""
+        resumes, self._resumes_epoch = self._resumes_epoch, False
+        return resumes
 
     @property
     def observed(self) -> Observed | None:
@@ -340,7 +338,7 @@ class Trainer:
         self._local_steps, self._before_end = local_steps, None
         self.engine.resume_at("train", saved.steps)
         self.position, self.order, self._begun = saved.position, saved.order, saved.order
-        self.ahead = saved.ahead
+        self.ahead, self._resumes_epoch = saved.ahead, saved.position.example > 0
         warn_of_change(path, before[-1], now)
         warn_of_seed(path, saved.seed, self.plan)
         self.history = gone_on(before, now)

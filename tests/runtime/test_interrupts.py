@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from graphc.runtime.machine.interrupts import (
+    EndWanted,
     Stopping,
     Terminated,
     Uninterrupted,
@@ -97,7 +98,7 @@ def test_a_signal_of_another_process_is_raised_here_and_handlers_are_put_back(
 ) -> None:
     stopping = Stopping(TwoProcesses())
     with pytest.raises(Terminated), stopping:
-        monkeypatch.setattr(TwoProcesses, "other", 2)
+        monkeypatch.setattr(TwoProcesses, "other", 3)
     assert not stopping.inside
 
 
@@ -109,3 +110,17 @@ def test_a_second_signal_of_several_processes_is_raised_at_once() -> None:
         signal.raise_signal(signal.SIGINT)
         done.append(True)
     assert done == [True]
+
+
+def test_processes_end_together_where_one_wants_it_unless_there_is_a_signal() -> None:
+    stopping = Stopping(TwoProcesses())
+    with stopping:
+        stopping.end_wanted = True
+        with pytest.raises(EndWanted):
+            stopping.agree()
+        stopping.agree()  # it was raised once
+    with pytest.raises(KeyboardInterrupt), stopping:
+        stopping.end_wanted = True
+        signal.raise_signal(signal.SIGINT)
+        stopping.agree()
+    assert not stopping.end_wanted

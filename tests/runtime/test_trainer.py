@@ -113,7 +113,7 @@ def test_fit_takes_every_example_once_an_epoch_in_the_order_of_the_seed(strategy
     with Trainer(plan(strategy)) as made, small_data():
         last = made.fit(Watched(data.arrays), 8, epochs=3, shuffle_seed=5)
         assert (made.steps, made.variables()["seen"]) == (12, 12)
-    assert "loss" in last
+    assert [len(last["loss"]), last.epochs, last.steps] == [3, [1, 2, 3], [4, 8, 12]]
     epochs = [np.concatenate(fed[i : i + 4]) for i in (0, 4, 8)]
     for epoch in epochs:
         np.testing.assert_array_equal(np.sort(epoch), np.sort(data.arrays["y"]))
@@ -137,7 +137,7 @@ def test_fit_stops_after_a_number_of_steps_in_the_middle_of_an_epoch(trainer: Tr
     numbers: list[int] = []
     trainer.fit(dataset(), 8, steps=6, on_step=lambda n, metrics: numbers.append(n))
     assert numbers == [1, 2, 3, 4, 5, 6]
-    assert trainer.fit(dataset(0), 8, steps=6) == {}
+    assert trainer.fit(dataset(0), 8, steps=6).last == {}
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

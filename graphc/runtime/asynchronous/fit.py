@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Protocol
 
 from graphc.plan.plan import Plan
-from graphc.runtime.asynchronous.coordinator import RecordedPush, TakeSnapshot
+from graphc.runtime.asynchronous.coordinator import OnPush, RecordedPush, TakeSnapshot
 from graphc.runtime.asynchronous.drivers import DriverPlugin
 from graphc.runtime.asynchronous.engine import AsynchronousEngine
 from graphc.runtime.asynchronous.numbered_stream import NumberedStream
@@ -53,8 +55,8 @@ class Training:
         self.engine, self.record = engine, record
         self.header = Header("", "", "", "", {})
         self.recording: Recording | None = None
-        self.pushes = 0
-        self.results: Mapping[str, Any] = {}
+        self.pushes = 0  # that were made before the run that is under way
+        self._write: Callable[[RecordedPush], None] = lambda entry: None
         if record or replayed:
             self.header = _header(engine, data)
         if replayed:
@@ -65,24 +67,51 @@ class Training:
             self.check(limit)
             warn_of_few(engine.plan, limit)
 
+    @contextmanager
+    def written(self) -> Iterator[None]:
+        """Runs inside this context are recorded, one after the other."""
+        with recording(self.record, self.header) as self._write:
+            yield
+
     def run(
-        self, source: NumberedStream[Any], on_push: Any,
+        self, source: NumberedStream[Any], on_push: OnPush,
         snapshot: Callable[[], TakeSnapshot | None] = lambda: None,
-    ) -> Mapping[str, Any]:  # fmt: skip
-        """Train to the end; returns the results of the last push."""
+    ) -> None:  # fmt: skip
+        """Train on all batches of a source; its pushes are numbered from 0, and recorded as those
+        behind the pushes of earlier runs."""
+        made, before = 0, self.pushes
 
-        with recording(self.record, self.header) as write:
+        def note(entry: RecordedPush, results: Mapping[str, Any]) -> None:
+            nonlocal made
+            self._write(_moved(entry, before))
+            made += 1
+            on_push(entry, results)
 
-            def note(entry: RecordedPush, results: Mapping[str, Any]) -> None:
-                write(entry)
-                self.pushes, self.results = self.pushes + 1, results
-                on_push(self.pushes, results)
-
+        try:
             if self.recording is not None:
-                self.engine.replay(self.recording.entries, source, note)
+                self.engine.replay(self._recorded(source), source, note)
             else:
                 self.engine.run(source, note, snapshot)
-        return self.results
+        finally:
+            self.pushes += made
+
+    def _recorded(self, source: NumberedStream[Any]) -> Sequence[RecordedPush]:
+        """The entries of a recording whose batches a source has. Raises G0523."""
+        assert self.recording is not None
+        entries = self.recording.entries
+        if not self.header.data.get("apart"):
+            return entries
+        run = [_moved(entry, -self.pushes) for entry in entries[self.pushes :]]
+        run = list(takewhile(lambda entry: source.has(entry.batch), run))
+        if any(version < 0 for entry in run for version in entry.versions):
+            text = "the recording has a push of an epoch that was made from the epoch before"
+            raise GraphcError("G0523", text)
+        return run
+
+    def check_used(self) -> None:
+        """Raise G0523 if a recording has more pushes than there were."""
+        if self.recording is not None and self.pushes < len(self.recording.entries):
+            self.check(self.pushes)
 
     def check(self, batches: int) -> None:
         """Raise G0523 if a recording uses more batches than there are."""
@@ -90,6 +119,12 @@ class Training:
         if used >= batches:
             text = f"the recording uses batch {used}, but this run has {batches}"
             raise GraphcError("G0523", text, help="replay it with as many epochs or steps")
+
+
+def _moved(entry: RecordedPush, by: int) -> RecordedPush:
+    """A push as it is numbered in another run."""
+    versions = tuple(version + by for version in entry.versions)
+    return replace(entry, order=entry.order + by, batch=entry.batch + by, versions=versions)
 
 
 class Trained(Savable, Protocol):
@@ -122,14 +157,16 @@ class TrainingSnapshot:
 
 def train(
     trainer: Trained, parts: Iterator[tuple[Batch, Position]], training: Training,
-    on_step: Callable[[int, Metrics], None] | None, after_step: AfterStep,
-) -> Metrics:  # fmt: skip
-    """Let workers and servers train until the batches are used up."""
+    on_push: Callable[[int, Metrics], None], after_step: AfterStep,
+) -> None:  # fmt: skip
+    """Let workers and servers train until the batches are used up.
+
+    on_push: called with the number of a batch, and the results of its push
+    """
     source, begun = NumberedStream(parts), (trainer.position, trainer.ahead)
 
-    def on_push(number: int, results: Mapping[str, Any]) -> None:
-        if on_step:
-            on_step(number, plains(results))
+    def note(entry: RecordedPush, results: Mapping[str, Any]) -> None:
+        on_push(entry.batch, plains(results))
 
     def snapshot() -> TakeSnapshot | None:
         if not after_step.is_due(trainer.steps):
@@ -145,7 +182,7 @@ def train(
         return take
 
     try:
-        return plains(training.run(source, on_push, snapshot))
+        training.run(source, note, snapshot)
     finally:
         trainer.position, trainer.ahead = source.place(*begun)
 

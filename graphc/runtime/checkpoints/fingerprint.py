@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphc.ir.types import dtype_of
-from graphc.plan.plan import graphc_version
 from graphc.runtime.machine.blas import blas_core
+from graphc.support.version import graphc_version
 
 
 def kernel_fingerprint(backend: str = "", executor: str = "", kernels: str = "") -> dict[str, str]:

@@ -26,9 +26,9 @@ from dataclasses import asdict, dataclass, field
 from math import prod
 from typing import Any, Self
 
-from graphc.plan.plan import graphc_version
 from graphc.runtime.checkpoints.checkpoint import COPIES
 from graphc.runtime.checkpoints.tensor_files import DTYPES
+from graphc.support.version import graphc_version
 
 FORMAT, VERSION = "graphc checkpoint", 1
 MANIFEST = "manifest.json"

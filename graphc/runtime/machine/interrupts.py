@@ -20,6 +20,10 @@ class Terminated(KeyboardInterrupt):
     """SIGTERM arrived."""
 
 
+class EndWanted(Exception):
+    """One of several processes wanted the training to end behind a step."""
+
+
 def terminate(number: int, frame: FrameType | None) -> NoReturn:
     """The handler of SIGTERM while it ends a run in order."""
     raise Terminated
@@ -51,11 +55,14 @@ class Stopping:
 
     Inside this context, which may be nested, a signal is noted, and a second one raised at once.
     Of one process nothing is done. processes: those of the job
+
+    end_wanted: whether this process wants the training to end: all of them then raise EndWanted
     """
 
     def __init__(self, processes: Processes) -> None:
         self._processes, self._depth = processes, 0
         self._noted: type[KeyboardInterrupt] | None = None
+        self.end_wanted = False
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
@@ -78,10 +85,11 @@ class Stopping:
         """Raise the signal that any of the processes has noted. All processes call it."""
         if self._processes.count == 1:
             return
-        kinds = [None, KeyboardInterrupt, Terminated]
-        found = kinds[self._processes.largest(kinds.index(self._noted))]
+        kinds: list[type[BaseException] | None] = [None, EndWanted, KeyboardInterrupt, Terminated]
+        mine = kinds.index(self._noted) or int(self.end_wanted)
+        found = kinds[self._processes.largest(mine)]
         if found is not None:
-            self._noted = None
+            self._noted, self.end_wanted = None, False
             raise found
 
     def __exit__(self, kind: object, *_: object) -> None:

@@ -1,35 +1,48 @@
-"""The training loop, of any trainer: what `Trainer.fit` and `Trainer.fit_stream` do."""
+"""The training loop, of any trainer, from Python and from the command line.
+
+    for each epoch:
+        for each batch: a step; a checkpoint, if one is due; callbacks
+        validation; callbacks
+
+An asynchronous training hands its workers the batches of all epochs in one go, unless something
+happens between epochs: then its workers finish each epoch before that.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
+from time import perf_counter
 from typing import Any, Protocol
 
 from graphc.runtime.asynchronous.engine import AsynchronousEngine
-from graphc.runtime.asynchronous.fit import Trained, Training, check_asynchronous, train
+from graphc.runtime.asynchronous.fit import Trained, check_asynchronous
+from graphc.runtime.callbacks.base import Callback, FitSetting, Trainable, overrides
 from graphc.runtime.checkpoints.saver import AfterStep, Checkpoints, Saver, saving
-from graphc.runtime.data.batches import Batch
 from graphc.runtime.data.dataset import Position
+from graphc.runtime.machine.interrupts import EndWanted
 from graphc.runtime.results import Metrics
 from graphc.runtime.supervision.reporter import REPORTER
 from graphc.runtime.synchronous.engine import Engine
+from graphc.runtime.training.asynchronous import run_asynchronously
+from graphc.runtime.training.epochs import CountedParts, Epochs
+from graphc.runtime.training.history import FitHistory
+from graphc.runtime.training.means import Means, numbers
 
 OnStep = Callable[[int, Metrics], None]
-Parts = Iterator[tuple[Batch, Position]]
 
 
-class Fittable(Trained, Protocol):
-    """A trainer, as the loop sees it."""
+class Fittable(Trained, Trainable, Protocol):
+    """A trainer, as the loop sees it. stop_wanted: whether `stop` was called"""
+
+    stop_wanted: bool
 
     @property
     def engine(self) -> Engine | AsynchronousEngine: ...
-
-    def step(self, batch: Batch | Iterator[Batch]) -> Metrics:
-        """Make one update."""
-        ...
+    @property
+    def steps(self) -> int: ...
 
     def end(self) -> None:
         """Synchronize replicas, so that there is one value of each variable."""
@@ -38,53 +51,211 @@ class Fittable(Trained, Protocol):
 
 @dataclass(frozen=True)
 class FitOptions:
-    """What surrounds the steps: who is told of them, and the files that are written meanwhile."""
+    """What surrounds the steps.
 
+    epochs, steps: when it ends, whichever comes first; None: no such limit
+    validate:      evaluates the validation data
+    every:         validate after each so many epochs, and after the last
+    setting:       how the batches were made, as a recording notes it
+    owner, step:   the trainer whose `fit` was called, and how it makes a step with a batch
+    """
+
+    owner: Any
+    step: Callable[[Any], Metrics]
+    epochs: int | None = None
+    steps: int | None = None
+    validate: Callable[[], Metrics] | None = None
+    every: int = 1
+    callbacks: tuple[Callback, ...] = ()
     on_step: OnStep | None = None
     record: str | Path | None = None
     replay: str | Path | None = None
     checkpoint: Checkpoints | Saver | None = None
+    setting: dict[str, Any] = field(default_factory=dict)
 
 
-def fit_parts(
-    trainer: Fittable, parts: Parts, options: FitOptions, setting: dict[str, Any],
-    limit: int | None = None,
-) -> Metrics:  # fmt: skip
-    """Train on batches, each with the position behind it, and return the last step's results.
+class Fit:
+    """One call of `fit`."""
 
-    setting: how the batches were made, as a recording notes it; limit: how many there are to be
-    """
-    check_asynchronous(trainer.plan, options.record, options.replay)
-    parts = islice(parts, limit)
-    if isinstance(trainer.engine, AsynchronousEngine):
-        files = options.record, options.replay
-        training = Training(trainer.engine, *files, setting, limit)
-        with saving(trainer, options.checkpoint) as after_step:
-            return train(trainer, parts, training, options.on_step, after_step)
-    with saving(trainer, options.checkpoint) as after_step, trainer.engine.stopping:
-        last = _steps(trainer, parts, options.on_step, after_step)
-        trainer.end()
-    return last
+    def __init__(self, trainer: Fittable, data: Epochs, options: FitOptions) -> None:
+        check_asynchronous(trainer.plan, options.record, options.replay)
+        self.trainer, self.data, self.options = trainer, data, options
+        self.history = FitHistory()
+        self.begun = trainer.steps
+        self.made = 0  # steps
+        self.epochs_made = 0
+        self.means = Means()
+        self.examples = 0  # that the epochs before this one had
+        self._start = 0.0
+        trainer.stop_wanted = False
+        for callback in options.callbacks:
+            callback.setting = self._setting()
 
+    def _setting(self) -> FitSetting:
+        options, first = self.options, self.trainer.position.epoch
+        epochs, steps, each = options.epochs, options.steps, self.data.steps
+        if steps is None and epochs is not None and each is not None:
+            steps = epochs * each
+        last = None if epochs is None or options.steps is not None else first + epochs
+        return FitSetting(
+            options.owner, self.trainer, options.validate is not None, first, self.begun, last,
+            steps, lambda: self.examples + self.means.examples,
+        )  # fmt: skip
 
-def _steps(
-    trainer: Fittable, parts: Parts, on_step: OnStep | None, after_step: AfterStep
-) -> Metrics:
-    """Make a step with each batch."""
-    last: Metrics = {}
-    for number, (part, position) in enumerate(parts, 1):
-        before = trainer.steps
-        REPORTER.step(before + 1)
+    def run(self) -> FitHistory:
+        """Train; returns the metrics of the epochs."""
+        callbacks = self.options.callbacks
+        with ExitStack() as stack, saving(self.trainer, self.options.checkpoint) as after_step:
+            for callback in callbacks:
+                stack.callback(callback.close)
+                callback.on_train_begin()
+            if isinstance(self.trainer.engine, AsynchronousEngine):
+                run_asynchronously(self, self.trainer.engine, after_step)
+            else:
+                with self.trainer.engine.stopping:
+                    self._run(after_step)
+            self.history.stopped = self.trainer.stop_wanted
+            for callback in callbacks:
+                callback.on_train_end(self.history)
+        return self.history
+
+    def _run(self, after_step: AfterStep) -> None:
+        while not self.is_over:
+            at = self.begin_epoch()
+            complete = self._steps(at, after_step)
+            if not self.end_epoch(at, complete):
+                break
+        self.trainer.end()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is no further step to make."""
+        options = self.options
+        over = options.steps is not None and self.made >= options.steps
+        over |= options.epochs is not None and self.epochs_made >= options.epochs
+        return over or self.trainer.stop_wanted
+
+    # -- steps ----------------------------------------------------------------------------------
+
+    def _steps(self, at: Position, after_step: AfterStep) -> bool:
+        """The steps of an epoch; returns whether all its batches were used.
+
+        A small step takes two microseconds: this loop adds less than one.
+        """
+        trainer, data, means, step = self.trainer, self.data, self.means, self.options.step
+        reporter, size, hooks = REPORTER, self.data.size, self.hooks(after_step)
+        most = self.options.steps
+        left = most - self.made if most is not None else -1
+        begun, batch, results = self.begun + self.made, None, self.history.last_step
+        number = begun
         try:
-            last = trainer.step(part)
+            for batch in data.epoch(at):
+                number += 1
+                reporter.step_number = number
+                if type(batch) is not dict and isinstance(batch, Iterator):
+                    batch = CountedParts(batch, data)
+                results = step(batch)
+                means.add(results, size(batch))
+                if hooks:
+                    trainer.position = data.position(at, means.examples)
+                    for hook in hooks:
+                        hook(number, results)
+                left -= 1
+                if not left or (trainer.stop_wanted and self._stops_now()):
+                    return False
+            return True
+        except EndWanted:
+            trainer.stop_wanted = True
+            return False
         finally:  # Ctrl-C is raised behind a step that was made
-            trainer.position = position if trainer.steps > before else trainer.position
-        after_step()
-        if on_step:
-            on_step(number, last)
-    return last
+            counted = means.examples
+            if trainer.steps > begun + means.steps:
+                counted += data.size(batch)
+            trainer.position = data.position(at, counted)
+            self.history.last_step = results
 
+    def hooks(self, after_step: AfterStep) -> list[OnStep]:
+        """What is called after each step, with its number and its results."""
+        found: list[OnStep] = []
+        if after_step.saver is not None:
+            found.append(lambda number, results: after_step())
+        return found + self.step_callbacks()
 
-def fit_stream(trainer: Fittable, batches: Iterable[Batch], options: FitOptions) -> Metrics:
-    """Train on batches as they arrive, at the position that the trainer has."""
-    return fit_parts(trainer, ((batch, trainer.position) for batch in batches), options, {})
+    def step_callbacks(self) -> list[OnStep]:
+        """What the user wants to be called after each step."""
+        begun, on_step = self.begun, self.options.on_step
+        found: list[OnStep] = []
+        if on_step is not None:
+            found.append(lambda number, results: on_step(number - begun, results))
+        some = self.options.callbacks
+        return found + [c.on_step_end for c in some if overrides(c, "on_step_end")]
+
+    def _stops_now(self) -> bool:
+        """Whether the training ends here; several processes end at the beginning of the next step,
+        in which they agree."""
+        engine = self.trainer.engine
+        if self.trainer.processes.count == 1 or isinstance(engine, AsynchronousEngine):
+            return True
+        engine.stopping.end_wanted = True
+        return False
+
+    # -- epochs ---------------------------------------------------------------------------------
+
+    def begin_epoch(self) -> Position:
+        """Begin an epoch where the trainer is; returns that position."""
+        at = self.trainer.position
+        self.examples += self.means.examples
+        self.means = Means()
+        for callback in self.options.callbacks:
+            callback.on_epoch_begin(at.epoch + 1)
+        self._start = perf_counter()
+        return at
+
+    def end_epoch(self, at: Position, complete: bool) -> bool:
+        """Note the metrics of an epoch, and validate; returns whether the training goes on.
+
+        complete: whether all its batches were used
+        """
+        seconds, means, trainer = perf_counter() - self._start, self.means, self.trainer
+        self.agree()
+        self.made += means.steps
+        self.epochs_made += 1
+        if complete:
+            trainer.position = Position(at.epoch + 1)
+        if not means.steps:
+            if complete and not at.example:
+                self.data.check_empty(self.epochs_made - 1)
+                return False
+            return True
+        metrics = means.result()
+        if self.is_apart:
+            trainer.end()
+            metrics |= self._validated(at.epoch + 1)
+        self.history.add(at.epoch + 1, trainer.steps, means.examples, seconds, metrics)
+        for callback in self.options.callbacks:
+            callback.on_epoch_end(at.epoch + 1, dict(metrics))
+        self.agree()
+        return True
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether something happens between epochs that needs the variables as they are there."""
+        some = self.options.callbacks
+        return self.options.validate is not None or any(
+            c.waits and overrides(c, "on_epoch_end") for c in some
+        )
+
+    def _validated(self, epoch: int) -> dict[str, float]:
+        """The metrics of the validation, if it is due."""
+        validate, every = self.options.validate, self.options.every
+        if validate is None or not (self.is_over or (every and epoch % every == 0)):
+            return {}
+        return {f"val_{name}": x for name, x in numbers(validate()).items()}
+
+    def agree(self) -> None:
+        """Let all processes know if one of them wants the training to end."""
+        trainer = self.trainer
+        if trainer.processes.count > 1:
+            trainer.stop_wanted = bool(trainer.processes.largest(int(trainer.stop_wanted)))
+            if isinstance(trainer.engine, Engine):
+                trainer.engine.stopping.end_wanted = False

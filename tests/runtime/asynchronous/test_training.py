@@ -569,5 +569,5 @@ def test_the_python_api_trains_and_replays(tmp_path: Path) -> None:
         )  # fmt: skip
         with trainer:
             last = trainer.fit(batches, **how)
-            found.append((last["loss"], trainer.params_sha256(), trainer.steps))
+            found.append((last.last_step["loss"], trainer.params_sha256(), trainer.steps))
     assert found[0] == found[1]

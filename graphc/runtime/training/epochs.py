@@ -1,0 +1,189 @@
+"""The data of a training, as epochs: a dataset, or batches that can be gone over again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from typing import Any, Protocol, TypeAlias
+
+from graphc.runtime.data.ahead import Ahead
+from graphc.runtime.data.batches import Batch
+from graphc.runtime.data.dataset import Dataset, Position
+from graphc.runtime.data.sharding import Sharding
+from graphc.support.errors import GraphcError
+
+Batches: TypeAlias = Iterable[Any] | Callable[[], Iterable[Any]]
+
+
+NONE = Ahead()
+
+
+class Epochs(Protocol):
+    """Batches in epochs."""
+
+    @property
+    def steps(self) -> int | None:
+        """The batches of an epoch, where that is known."""
+        ...
+
+    def epoch(self, at: Position) -> Iterator[Batch | Iterator[Batch]]:
+        """The batches of an epoch, from a position on."""
+        ...
+
+    def size(self, batch: Any) -> int:
+        """The number of examples of a batch."""
+        ...
+
+    def position(self, at: Position, examples: int) -> Position:
+        """The position behind so many examples of the epoch that began at a position.
+
+        It is that of the last batch but one, or of the last one, that `epoch` gave.
+        """
+        ...
+
+    def check_empty(self, epoch: int) -> None:
+        """Raise an error if an epoch must have a batch."""
+        ...
+
+
+class DatasetEpochs:
+    """A dataset, in batches of `batch` examples; ahead: batches that were used already."""
+
+    def __init__(
+        self, data: Dataset, batch: int, shuffle_seed: int | None, sharding: Sharding, ahead: Ahead
+    ) -> None:
+        self._data, self._ahead = data, ahead
+        self._how = batch, shuffle_seed, sharding
+        self._positions: dict[int, Position] = {}
+        self.steps = data.steps(batch, sharding)
+
+    def epoch(self, at: Position) -> Iterator[Batch]:
+        batch, seed, sharding = self._how
+        examples, before = 0, at
+        stream = self._data.stream(batch, seed, at, sharding)
+        for part, position in stream:
+            if position in self._ahead.after:
+                before = position
+            else:
+                used = examples + self.size(part)
+                self._positions = {examples: before, used: position}
+                yield part
+                examples, before = used, position
+            if position.epoch > at.epoch:
+                return
+
+    def size(self, batch: Any) -> int:
+        return len(next(iter(batch.values())))
+
+    def position(self, at: Position, examples: int) -> Position:
+        return self._positions.get(examples, at)
+
+    def check_empty(self, epoch: int) -> None:
+        """Data without examples is gone over at once."""
+
+
+class RepeatedBatches:
+    """What a user gives: an iterable of batches, or a function that returns one for each epoch.
+
+    feed:    makes what a step takes of a batch
+    counted: the name of an input with an entry for each example; '' if there is none
+    ahead:   batches that were used already
+    """
+
+    def __init__(
+        self, data: Batches, feed: Callable[[Any], Any] | None = None, counted: str = "",
+        ahead: Ahead = NONE,
+    ) -> None:  # fmt: skip
+        self._data, self._feed, self._counted, self._ahead = data, feed, counted, ahead
+        self._positions: dict[int, Position] = {}
+
+    @property
+    def steps(self) -> int | None:
+        try:
+            return len(self._data) if isinstance(self._data, Sized) else None
+        except TypeError:  # a torch DataLoader over data of unknown length
+            return None
+
+    def epoch(self, at: Position) -> Iterator[Any]:
+        batches = iterated(self._data)
+        self._positions = {}
+        if self._feed is not None:
+            batches = map(self._feed, batches)
+        if not at.example and not self._ahead.after:
+            return batches
+        return self._rest(batches, at)
+
+    def _rest(self, batches: Iterator[Any], at: Position) -> Iterator[Any]:
+        """The batches of an epoch that were not used yet."""
+        examples, used, before = 0, 0, at
+        for batch in batches:
+            size = self.size(batch)
+            examples += size
+            position = Position(at.epoch, examples)
+            if examples > at.example and position not in self._ahead.after:
+                self._positions = {used: before, used + size: position}
+                yield batch
+                used += size
+            before = position if examples > at.example else before
+
+    def size(self, batch: Any) -> int:
+        try:
+            return len(batch[self._counted])
+        except (KeyError, TypeError, IndexError, AttributeError):
+            return batch.examples if isinstance(batch, CountedParts) else 1
+
+    def position(self, at: Position, examples: int) -> Position:
+        return self._positions.get(examples) or Position(at.epoch, at.example + examples)
+
+    def check_empty(self, epoch: int) -> None:
+        """Raise G0630 if batches that can be gone over only once are at their end."""
+        if epoch > 0:
+            raise _once(f"there is no batch for epoch {epoch + 1}: the data")
+
+
+class CountedParts:
+    """An iterator of microbatches that counts the examples in them."""
+
+    def __init__(self, parts: Iterator[Any], epochs: Epochs) -> None:
+        self.examples = 0
+        self._parts, self._size = parts, epochs.size
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        part = next(self._parts)
+        self.examples += self._size(part)
+        return part
+
+
+def iterated(data: Batches) -> Iterator[Any]:
+    """The batches of an epoch. Raises G0631 for what gives none."""
+    if isinstance(data, Mapping):
+        help = "give a list of batches, [batch], or anything else that is gone over with `for`"
+        raise GraphcError("G0631", "the data is one batch, a dict", help=help)
+    if not isinstance(data, Iterable) and callable(data):
+        data = data()
+    try:
+        return iter(data)  # of a list, a DataLoader, ...
+    except TypeError:
+        text = f"the data is {type(data).__name__}, which gives no batches"
+        help = "give a list of batches, or a function that returns an iterator"
+        raise GraphcError("G0631", text, help=help) from None
+
+
+def is_repeatable(data: Any) -> bool:
+    """Whether data can be gone over again: it is no generator."""
+    return not isinstance(data, Iterator)
+
+
+def check_repeatable(data: Any, what: str) -> None:
+    """Raise G0630 for a generator, or another iterator."""
+    if not is_repeatable(data):
+        raise _once(f"{what} is a {type(data).__name__}, which")
+
+
+def _once(what: str) -> GraphcError:
+    return GraphcError(
+        "G0630", f"{what} can be gone over only once",
+        help="give a list, an object with __iter__, or a function that returns a new iterator",
+    )  # fmt: skip

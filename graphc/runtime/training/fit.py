@@ -1,0 +1,125 @@
+"""The arguments of `fit`, checked, as the training loop takes them."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypedDict, Unpack
+
+from graphc.runtime.callbacks.base import Callback, Callbacks, EpochFunction, callbacks_of
+from graphc.runtime.callbacks.progress import ProgressBar, is_watched
+from graphc.runtime.checkpoints.saver import Checkpoints, Saver
+from graphc.runtime.data.ahead import Ahead
+from graphc.runtime.data.dataset import Position
+from graphc.runtime.data.totals import counted
+from graphc.runtime.results import Metrics
+from graphc.runtime.training.epochs import (
+    Batches,
+    Epochs,
+    RepeatedBatches,
+    check_repeatable,
+    is_repeatable,
+    iterated,
+)
+from graphc.runtime.training.history import FitHistory
+from graphc.runtime.training.loop import Fit, FitOptions, Fittable, OnStep
+from graphc.support.errors import GraphcError
+
+
+class FitArguments(TypedDict, total=False):
+    """What every `fit` takes.
+
+    validation:       batches to evaluate behind an epoch, which can be gone over again
+    validation_every: behind which epochs: each so many, and the last; 0: the last only
+    callbacks:        callbacks, or functions of (epoch, metrics)
+    progress:         whether to show a progress bar; None: on a terminal, and in a notebook
+    on_step:          called with the number of a step of this `fit`, and its results
+    record, replay:   files of recordings of asynchronous strategies: `record` is written; `replay`
+                      is repeated bit for bit (G0521-G0525)
+    checkpoint:       where checkpoints go meanwhile, or who writes them
+    """
+
+    validation: Batches | None
+    validation_every: int
+    callbacks: Callbacks | Callback | EpochFunction
+    progress: bool | None
+    on_step: OnStep | None
+    record: str | Path | None
+    replay: str | Path | None
+    checkpoint: Checkpoints | Saver | None
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Whose `fit` was called.
+
+    step:     how it makes a step; evaluate: how it evaluates an iterator of batches
+    feed:     what it makes of a batch for a step; None: nothing
+    """
+
+    trainer: Any
+    step: Callable[[Any], Metrics]
+    evaluate: Callable[[Any], Metrics]
+    feed: Callable[[Any], Any] | None = None
+
+
+class _Resumable(Fittable, Protocol):
+    """A trainer that may go on within an epoch."""
+
+    def resume_epoch(self) -> bool: ...
+
+
+def fit_epochs(
+    trainer: Fittable, caller: Caller, data: Epochs, epochs: int | None, steps: int | None,
+    setting: dict[str, Any], **how: Unpack[FitArguments],
+) -> FitHistory:  # fmt: skip
+    """Train on data in epochs, until there were so many epochs or steps."""
+    validation, every = how.get("validation"), how.get("validation_every", 1)
+    callbacks = callbacks_of(how.get("callbacks", ()))
+    progress = how.get("progress", False)
+    if is_watched() if progress is None else progress:
+        callbacks = (*callbacks, ProgressBar())
+    if validation is not None and epochs != 1:
+        check_repeatable(validation, "the validation data")
+    options = FitOptions(
+        caller.trainer, caller.step, epochs, _number("steps", steps, 0),
+        None if validation is None else lambda: caller.evaluate(iterated(validation)),
+        _number("validation_every", every, 0) or 0, callbacks, how.get("on_step"),
+        how.get("record"), how.get("replay"), how.get("checkpoint"), setting,
+    )  # fmt: skip
+    return Fit(trainer, data, options).run()
+
+
+def fit_batches(
+    trainer: _Resumable, caller: Caller, data: Batches, epochs: int | None, steps: int | None,
+    **how: Unpack[FitArguments],
+) -> FitHistory:  # fmt: skip
+    """Train on batches that are gone over once an epoch.
+
+    Goes on within the epoch of the checkpoint that was resumed, else at the beginning of the data.
+    """
+    if epochs is None and (steps is None or not is_repeatable(data)):
+        epochs = 1
+    if (_number("epochs", epochs, 1) or 0) > 1:
+        check_repeatable(data, "the data")
+    if not trainer.resume_epoch():
+        trainer.position, trainer.ahead = Position(trainer.position.epoch), Ahead()
+    trainer.order = ""
+    first = counted(trainer.plan.training)
+    source = RepeatedBatches(data, caller.feed, first, trainer.ahead)
+    return fit_epochs(trainer, caller, source, epochs, steps, {}, **how)
+
+
+def _number(name: str, value: Any, least: int) -> int | None:
+    """A number of epochs or steps, or None. Raises G0631."""
+    try:
+        number = None if value is None else operator.index(value)
+    except TypeError:
+        number = least - 1
+    if number is not None and number < least:
+        shown = repr(value) if isinstance(value, int | float | str) else f"a {type(value).__name__}"
+        help = "fit(data, epochs): the targets are in the batches" if name == "epochs" else None
+        raise GraphcError("G0631", f"{name} is {shown}, not a number from {least}", help=help)
+    return number

@@ -1,0 +1,13 @@
+"""The version of graphc."""
+
+from __future__ import annotations
+
+
+def graphc_version() -> str:
+    """The version of the installed graphc."""
+    from importlib.metadata import PackageNotFoundError, version  # takes as long as all the rest
+
+    try:
+        return version("graphc")
+    except PackageNotFoundError:
+        return "unknown"
