@@ -14,11 +14,12 @@ from graphc.runtime.trainer import Trainer
 from graphc.support.errors import GraphcError
 from graphc.syntax.format import format_source
 
-STRATEGIES = (
-    "one_device()", "accumulate(4)", "mirrored(2) * accumulate(2)", "tensor_split(2)",
-    "zero(2, stage=3)", "central_storage(3)", "parameter_server(2, 2)", "local_sgd(2, every=2)",
+QUICK = ("one_device()", "zero(2, stage=3)", "parameter_server(2, 2)", "local_sgd(2, every=2)")
+OTHERS = (
+    "accumulate(4)", "mirrored(2) * accumulate(2)", "tensor_split(2)", "central_storage(3)",
     "mirrored(2) * reproducible(4)",
 )  # fmt: skip
+STRATEGIES = [*QUICK, *(pytest.param(s, marks=pytest.mark.ci) for s in OTHERS)]
 RNG = np.random.default_rng(0)
 BATCH = {
     "x": RNG.normal(size=(8, 6)).astype(np.float32),
@@ -61,8 +62,10 @@ def test_a_hyperparameter_has_the_bits_of_the_number_and_is_set_between_steps(
         assert hyper.evaluate([BATCH])["loss"] == 0
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-@pytest.mark.parametrize("mixed", [False, True])
+@pytest.mark.parametrize(
+    "dtype, mixed",
+    [(np.float16, False), (np.float16, True), (np.float32, False), (np.float64, False)],
+)
 def test_a_hyperparameter_takes_the_dtype_of_what_it_meets(dtype: Any, mixed: bool) -> None:
     """As a number does, whether the step has other floats or not."""
     batch = {"x": BATCH["x"].astype(dtype)}
