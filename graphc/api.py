@@ -23,6 +23,7 @@ from graphc.runtime.backends import plugins
 from graphc.runtime.backends.backend import Backend
 from graphc.runtime.callbacks.base import Callback, Callbacks, EpochFunction
 from graphc.runtime.checkpoints.saver import Checkpoints, Saver
+from graphc.runtime.evaluation import several
 from graphc.runtime.hypers import Hypers
 from graphc.runtime.machine.jobs import bucket_for, join
 from graphc.runtime.machine.memory_limits import check_peak
@@ -132,7 +133,10 @@ def traced_module(
         )
     warn_of(train.notes)
     seed = checked_seed(options.get("seed", 0))
-    return Module(train.graph.name, train.graph, evaluate, train.first, seed=seed), train
+    module = Module(
+        train.graph.name, train.graph, evaluate, train.first, seed=seed, batch=train.batch_size
+    )  # fmt: skip
+    return module, train
 
 
 class StepTrainer:
@@ -229,7 +233,18 @@ class StepTrainer:
     def evaluate(self, batches: Iterable[Any]) -> dict[str, Any]:
         """The loss and the reports in evaluation mode, with every example counted once."""
         with self._explaining():
-            return self.trainer.evaluate(self._traced.inputs(b) for b in batches)
+            return self.trainer.evaluate(map(self._traced.inputs, several(batches)))
+
+    def predict(self, batches: Iterable[Any]) -> Any:
+        """What the step reports as arrays, by name, in evaluation mode, over all batches; or what a
+        forward-only function returns, as a tree of the same form.
+
+        Arrays with an entry for each example are concatenated over the batches, of which the last
+        may be short; for others see `evaluate`. What only the loss and other metrics need, such as
+        labels, may be missing from the batches, or be None. Raises G0624 if no array is reported.
+        """
+        with self._explaining():
+            return self.trainer.predict(map(self._traced.some_inputs, several(batches)))
 
     @contextmanager
     def _explaining(self) -> Iterator[None]:

@@ -180,7 +180,7 @@ def _report(
     trainer: Trainer, last: dict[str, Any], metrics: dict[str, Any], seconds: float
 ) -> dict[str, Any]:
     from graphc.runtime.checkpoints.history import changes
-    from graphc.runtime.results import loss_of
+    from graphc.runtime.results import loss_of, numbers
 
     plan, backend, taken = trainer.plan, trainer.backend, trainer.engine.footprints
     promised, history = (plan.meta.get("determinism") or {}).get("bits", ""), trainer.history
@@ -188,7 +188,7 @@ def _report(
     return {
         "steps": trainer.steps,
         "loss": loss_of(last),
-        "metrics": metrics,
+        "metrics": numbers(metrics),
         "params_sha256": trainer.params_sha256(),
         "seed": plan.meta.get("seed", 0),
         "strategy": plan.strategy,

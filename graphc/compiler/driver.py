@@ -15,6 +15,7 @@ from dataclasses import asdict, replace
 from fnmatch import fnmatchcase
 from functools import cache, partial
 
+from graphc.compiler.evaluation import predicted, prediction, with_quotients
 from graphc.compiler.periodic import periodicity, prepared, sync_programs
 from graphc.compiler.pipeline import (
     differentiation,
@@ -28,7 +29,7 @@ from graphc.frontend.module import Module
 from graphc.ir.dims import lost_extents, parse_rule
 from graphc.ir.graph import Graph, Node
 from graphc.ir.placement import Split
-from graphc.lowering.program.program import Program
+from graphc.lowering.program.program import EVALUATE, PREDICT, Program
 from graphc.lowering.schedule.schedule import schedule
 from graphc.ops.source import Random
 from graphc.passes.base import Pass
@@ -38,6 +39,7 @@ from graphc.passes.partitioning.worker_server_split import cut_of
 from graphc.passes.placing.tile import untiled
 from graphc.plan.determinism import determinism_of
 from graphc.plan.plan import SERVER, SYNC, WORKER, Plan, PlannedVariable
+from graphc.plan.reports import PlannedReport
 from graphc.strategies import NO_CUT, Asynchronous, OneDevice, Strategy, layout_of, named_parts
 from graphc.support.errors import GraphcError, GraphcWarning, did_you_mean
 from graphc.support.gc_pause import collector_paused
@@ -45,7 +47,7 @@ from graphc.support.lazy_map import LazyMap, existing, joined
 
 Observe = Callable[[str, Pass, Graph], None]
 Programs = Mapping[str, Program]
-PROGRAMS = ("train", "evaluate")
+PROGRAMS = ("train", EVALUATE, PREDICT)
 ONE = OneDevice()  # for programs that run on one device under every strategy
 
 
@@ -59,10 +61,10 @@ def compile_module(
 ) -> Plan:
     """The plan of a module under a strategy (by default, the one that the module names).
 
-    Its programs are 'init', 'train' and 'evaluate', and, if the step can run batches that are not
-    full, 'train.short' and 'evaluate.short'. A plan of an asynchronous strategy has 'worker',
-    'server.0', 'server.1', ... instead of 'train'. The plan's strategy contains the cuts that the
-    compiler chose.
+    Its programs are 'init', 'train' and 'evaluate', 'predict' if there is something to predict,
+    and, if the step can run batches that are not full, 'train.short', 'evaluate.short' and
+    'predict.short'. A plan of an asynchronous strategy has 'worker', 'server.0', 'server.1', ...
+    instead of 'train'. The plan's strategy contains the cuts that the compiler chose.
 
     bucket:         small sums over devices are joined to all-reduces of up to this many bytes;
                     0 keeps each by itself, except over links slower than memory
@@ -78,7 +80,7 @@ def compile_module(
     check_orders(module.train, strategy)
     _check_names(module.train, strategy)
     with collector_paused():
-        programs, train, strategy, exact = _compile(
+        programs, train, strategy, exact, reports = _compile(
             module, strategy, bucket, observe, check_replicas
         )
     variables = {
@@ -99,13 +101,15 @@ def compile_module(
         "random": any(isinstance(node.op, Random) for node in train),
     }
     how = asynchrony(strategy)
-    return Plan(module.name, programs, variables, str(strategy), _data(module), meta, how)
+    return Plan(
+        module.name, programs, variables, str(strategy), _data(module), meta, how, reports=reports
+    )  # fmt: skip
 
 
 def trained(programs: Programs) -> list[Program]:
     """The programs that make an update, of those that are compiled by now."""
     compiled = existing(programs).items()
-    return [p for name, p in compiled if not name.startswith(("init", "evaluate"))]
+    return [p for name, p in compiled if not name.startswith(("init", EVALUATE, PREDICT))]
 
 
 def _warn_without_batch(graph: Graph, strategy: Strategy) -> None:
@@ -139,11 +143,12 @@ def _compile(
     bucket: int,
     observe: Observe | None,
     check_replicas: bool,
-) -> tuple[Programs, Graph, Strategy, dict[str, str]]:
+) -> tuple[Programs, Graph, Strategy, dict[str, str], dict[str, PlannedReport]]:
     """Compile all programs of a module.
 
-    Returns the programs, the differentiated graph, the strategy with all choices written out, and
-    for each mode the first node that needs the whole batch ('' if there is none).
+    Returns the programs, the differentiated graph, the strategy with all choices written out, for
+    each mode the first node that needs the whole batch ('' if there is none), and how the results
+    of evaluation are put together.
     """
     programs: dict[str, Program] = {"init": _init_program(module.init)}
     exact: dict[str, str] = {}
@@ -156,15 +161,21 @@ def _compile(
         lowered, strategy, exact["train"] = _lowered("train", train, strategy, bucket, observe)
     else:
         lowered, strategy, exact[WORKER] = _parts(train, strategy, how, bucket, observe)
-    graph = run_passes(
-        _with_ratios(module.evaluate), differentiation(), _observer(observe, "evaluate")
-    )
+    graph, reports = with_quotients(module.evaluate, module.batch)
+    graph = run_passes(graph, differentiation(), _observer(observe, EVALUATE))
     graph = replace(graph, variables=train.variables)  # programs share them, slots included
     if observe is None and _is_plain(strategy):
-        rest, exact["evaluate"] = _waiting("evaluate", graph, strategy)
+        rest, exact[EVALUATE] = _waiting(EVALUATE, graph, strategy)
     else:
-        rest, strategy, exact["evaluate"] = _lowered("evaluate", graph, strategy, bucket, observe)
-    return joined(programs, lowered, rest), train, strategy, exact
+        rest, strategy, exact[EVALUATE] = _lowered(EVALUATE, graph, strategy, bucket, observe)
+    wanted = predicted(graph, reports, module.returns)
+    less: Programs = {}
+    if wanted and observe is None:  # a part of 'evaluate': what could be wrong has been found
+        less, exact[PREDICT] = _waiting(PREDICT, prediction(graph, wanted), strategy, bucket)
+    elif wanted:
+        some = prediction(graph, wanted)
+        less, _, exact[PREDICT] = _lowered(PREDICT, some, strategy, bucket, observe)
+    return joined(programs, lowered, rest, less), train, strategy, exact, reports
 
 
 def _is_plain(strategy: Strategy) -> bool:
@@ -180,7 +191,9 @@ def _lowered(
     and the first node that needs the whole batch (or ''). In a plain strategy, NAME.short is
     compiled when it is first run."""
     seen = _observer(observe, name)
-    placed = run_passes(graph, distribution(strategy, name == "evaluate"), seen, known=graph)
+    placed = run_passes(
+        graph, distribution(strategy, name in (EVALUATE, PREDICT)), seen, known=graph
+    )
     strategy = resolved(strategy, placed)
     full = run_passes(placed, partitioning(strategy, bucket=bucket), seen, known=placed)
     programs = {name: schedule(full, exact=True)}
@@ -204,7 +217,7 @@ def _short(placed: Graph, strategy: Strategy, bucket: int) -> Callable[[], Progr
     return short
 
 
-def _waiting(name: str, graph: Graph, strategy: Strategy) -> tuple[Programs, str]:
+def _waiting(name: str, graph: Graph, strategy: Strategy, bucket: int = 0) -> tuple[Programs, str]:
     """The programs NAME and NAME.short of a graph, both compiled when one of them is first run."""
     needs_whole = unpaddable(graph)
     names = (name,) if needs_whole else (name, f"{name}.short")
@@ -212,7 +225,7 @@ def _waiting(name: str, graph: Graph, strategy: Strategy) -> tuple[Programs, str
     @cache
     def lowered() -> Programs:
         with collector_paused():
-            return _lowered(name, graph, strategy, 0, None)[0]
+            return _lowered(name, graph, strategy, bucket, None)[0]
 
     waiting = {x: partial(lambda x: lowered()[x], x) for x in names}
     return LazyMap({}, waiting), needs_whole.name if needs_whole else ""
@@ -272,7 +285,7 @@ def stages(module: Module, strategy: Strategy | None, program: str) -> Iterator[
 
     Of an asynchronous strategy, 'train' is the worker's program. Raises G0990 for an unknown one.
     """
-    graph = module.evaluate if program == "evaluate" else module.train
+    graph = module.evaluate if program in (EVALUATE, PREDICT) else module.train
     if program == "train" and asynchrony(strategy or module.strategy):
         program = WORKER
     graphs: list[tuple[str, Graph]] = [("source", graph)]
@@ -332,19 +345,3 @@ def _init_program(graph: Graph) -> Program:
     """The program of the first values. They are computed once, on one device, and split
     afterwards."""
     return schedule(run_passes(graph, [*distribution(ONE), *partitioning(ONE)]), exact=True)
-
-
-def _with_ratios(graph: Graph) -> Graph:
-    """Also output numerator and denominator of every result that is a quotient of scalars.
-
-    A metric over several batches is then the sum of numerators over the sum of denominators,
-    which is exact for batches of any size; a mean of means would not be.
-    """
-    outputs = dict(graph.outputs)
-    for name, x in graph.outputs.items():
-        node = graph[x]
-        below = node.op.denominator
-        if below is not None and node.tensor.shape == ():
-            outputs[f"{name}/num"] = node.operands[1 - below]
-            outputs[f"{name}/den"] = node.operands[below]
-    return replace(graph, outputs=outputs)

@@ -51,6 +51,9 @@ class Module:
               that it does not name start from their `fill`.
     data:     by name; 'train' is trained on, 'test' is evaluated on
     seed:     of the initializers and random ops that have none of their own
+    returns:  the results that a forward-only function returns; () for a step, which predicts those
+              of its reports that are arrays
+    batch:    the number of examples, where the graphs hold for that number only
     """
 
     name: str
@@ -61,6 +64,8 @@ class Module:
     duration: Duration | None = None
     strategies: Mapping[str, Strategy] = field(default_factory=dict)
     seed: int = 0
+    returns: tuple[str, ...] = ()
+    batch: int = 0
 
     def ordered(self, order: str) -> Module:
         """The module with an order of summation for all its objectives, which overrides their

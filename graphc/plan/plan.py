@@ -20,13 +20,14 @@ from graphc.lowering.program.program import Program
 from graphc.plan.check import complaints
 from graphc.plan.check.plans import plan_complaints
 from graphc.plan.replica_copies import how_joined
+from graphc.plan.reports import PlannedReport
 from graphc.strategies.strategy import Asynchronous
 from graphc.support.errors import GraphcError
 from graphc.support.files import read_whole, write_whole
 from graphc.support.lazy_map import chosen
 from graphc.support.version import graphc_version
 
-FORMAT, VERSION = "graphc-plan", 4
+FORMAT, VERSION = "graphc-plan", 5
 SYNC = "sync"  # the program in which replicas that step alone meet
 WORKER, SERVER = "worker", "server"  # names of programs: `worker`, `server.0`, `server.1`, ...
 
@@ -53,6 +54,7 @@ class Plan:
     data:      data specifications by name, plain JSON values
     meta:      whatever else the driver wants to keep (duration, compile time), plain JSON values
     asynchronous: how workers and servers meet, where the step was cut into their programs
+    reports:   by name, how the results of evaluation are put together over several batches
     """
 
     name: str
@@ -63,6 +65,7 @@ class Plan:
     meta: dict[str, Any] = field(default_factory=dict)
     asynchronous: Asynchronous | None = None
     graphc: str = field(default_factory=graphc_version)
+    reports: dict[str, PlannedReport] = field(default_factory=dict)
 
     @property
     def mesh(self) -> Mesh:

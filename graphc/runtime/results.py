@@ -21,6 +21,11 @@ def loss_of(results: Mapping[str, Any]) -> float | None:
     return float(loss) if isinstance(loss, int | float) else None
 
 
+def numbers(results: Mapping[str, Any]) -> dict[str, float]:
+    """The results that are numbers."""
+    return {n: float(x) for n, x in results.items() if isinstance(x, int | float)}
+
+
 def agreed(results: Metrics) -> Metrics:
     """The results without the replica checks. Raises G0536 if a replica has another value."""
     for name, count in results.items():

@@ -30,12 +30,12 @@ from graphc.runtime.checkpoints.saving import (
 )
 from graphc.runtime.checkpoints.tensor_files import Value
 from graphc.runtime.data.ahead import Ahead
-from graphc.runtime.data.batches import Batch, array_of, check_names
+from graphc.runtime.data.batches import Batch
 from graphc.runtime.data.dataset import Dataset, Position
 from graphc.runtime.data.plan_data import replicas, warn_of_proportion
 from graphc.runtime.data.sharding import Sharding
-from graphc.runtime.data.totals import Totals, counted
 from graphc.runtime.engines import engine_for
+from graphc.runtime.evaluation import evaluate, predict
 from graphc.runtime.hypers import Hypers
 from graphc.runtime.machine.interrupts import Uninterrupted
 from graphc.runtime.machine.jobs import (
@@ -212,16 +212,20 @@ class Trainer:
     def evaluate(self, batches: Iterable[Batch]) -> Metrics:
         """The loss and the reports over all batches, each example counted once.
 
-        A result that is a quotient (a mean) is the sum of its numerators over the sum of its
-        denominators; another scalar is averaged by the number of examples.
+        A quotient, such as a mean, is the sum of its numerators over the sum of its denominators;
+        another number is averaged by examples; arrays with an entry for each example are
+        concatenated. See graphc.runtime.data.totals. Raises G0606 if there is no example.
         """
-        total = Totals()
-        first = counted(self.engine.programs["evaluate"])
-        for batch in batches:
-            check_names(self.engine.programs["evaluate"].inputs, batch)
-            examples = len(array_of(first, batch[first])) if first else 1
-            total.add(self.engine.step(batch, "evaluate"), examples)
-        return total.result()
+        return evaluate(self.engine, self.plan, batches)
+
+    def predict(self, batches: Iterable[Batch]) -> Metrics:
+        """The reports that are arrays, in evaluation mode, over all batches.
+
+        Entries that only other results need, such as labels, may be missing from the batches. So
+        may those that only some of the arrays need: these are then left out. Raises G0624 if the
+        step reports no array, G0606 if there is no example, G0611 and G0612 for wrong entries.
+        """
+        return predict(self.engine, self.plan, batches)
 
     def fit(
         self, data: Dataset, batch: int, *, epochs: int | None = None, steps: int | None = None,

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphc.lowering.memory.layouts import layouts_of
-from graphc.lowering.program.program import Buffer, Feed, Footprint, Instruction
+from graphc.lowering.program.program import Buffer, Feed, Footprint, Instruction, writing
 from graphc.lowering.program.strides import MemoryLayout
 from graphc.runtime.backends.backend import Programs
 from graphc.runtime.backends.site import Site
@@ -96,7 +96,7 @@ class NativeLoaded:
         from graphc.lowering.nodes.peers import alike
 
         names = alike(self.programs)
-        for program in self.programs.values():
+        for program in writing(self.programs):
             names -= written_apart(program) if names else names
         return names
 

@@ -223,6 +223,7 @@ def inputs(
     types = _batch_types(request)
     cut = [n for n, t in types.items() if t.rank and not _matches(n, request.whole)]
     _check_batch({n: types[n].shape[0] for n in cut})
+    session.size = types[cut[0]].shape[0] if cut else 0
     made = {}
     for name, t in types.items():
         if name in cut and dynamic:

@@ -44,6 +44,7 @@ class TraceSession:
     sized:   where it asked for it as a length, of an array or a range
     notes:   what the user should know, as errors that become warnings
     wide:    whether a param, a state or an entry of the batch is f64
+    size:    the number of examples of the example batch; 0 if it has none
     """
 
     builder: Builder
@@ -55,6 +56,7 @@ class TraceSession:
     sized: Span | None = None
     notes: list[GraphcError] = field(default_factory=list)
     wide: bool = False
+    size: int = 0
     over: bool = False
 
     def note(self, code: str, message: str, help: str | None = None) -> None:

@@ -25,8 +25,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from graphc.frontend.numpy.arguments import (
     TraceRequest,
     dtype_notes,
@@ -36,16 +34,17 @@ from graphc.frontend.numpy.arguments import (
     inputs,
     variables,
 )
+from graphc.frontend.numpy.batch_arrays import arrays_for
 from graphc.frontend.numpy.batch_size import measured, needs_whole, same_but_for_lengths
 from graphc.frontend.numpy.caller import user_span
 from graphc.frontend.numpy.constant_table import taking
-from graphc.frontend.numpy.declare import add_loss, objectives, output, write
+from graphc.frontend.numpy.declare import objectives
 from graphc.frontend.numpy.leaves import listed
 from graphc.frontend.numpy.notes import warn_of
 from graphc.frontend.numpy.pytree import Structure, flatten
+from graphc.frontend.numpy.returned import take_result
 from graphc.frontend.numpy.session import TraceSession, running
-from graphc.frontend.numpy.tracer import Tracer, unwrap
-from graphc.frontend.operands import value
+from graphc.frontend.numpy.tracer import Tracer
 from graphc.ir.builder import Builder
 from graphc.ir.graph import Graph
 from graphc.support.errors import GraphcError, Span
@@ -68,6 +67,7 @@ class TracedStep:
     asked:  whether something in the function depends on the mode
     needs:  the place of the first node that needs the whole batch, if there is one
     notes:  what the user should know, as errors that `warn_of` makes warnings
+    size:   the number of examples of the example batch; 0 if no leaf has a batch dim
     """
 
     graph: Graph
@@ -80,11 +80,17 @@ class TracedStep:
     asked: bool = True
     needs: Span | None = None
     notes: tuple[GraphcError, ...] = ()
+    size: int = 0
 
     @property
     def evaluation(self) -> Graph | None:
         """The graph in evaluation mode, if it follows from the one in training mode."""
         return None if self.asked else replace(self.graph, updates={}, objectives=())
+
+    @property
+    def batch_size(self) -> int:
+        """The number of examples, if the graph holds for that number only; else 0."""
+        return self.size if self.exact else 0
 
     def explained(self, error: GraphcError) -> GraphcError:
         """The error, with the reason why a batch of another size is refused."""
@@ -103,11 +109,11 @@ class TracedStep:
                 f"the batch has the leaves {listed([*leaves], '')}, "
                 f"the example had {listed(self.batch.names, '')}",
             )
-        types = {name: node.tensor.dtype.numpy for name, node in self.graph.inputs.items()}
-        return {
-            name: np.asarray(x, types[name] if isinstance(x, bool | int | float) else None)
-            for name, x in leaves.items()
-        }
+        return arrays_for(self.graph, leaves)
+
+    def some_inputs(self, batch: Any) -> dict[str, Array]:
+        """The same of a batch in which leaves may be missing, or be None."""
+        return arrays_for(self.graph, flatten(batch, "batch")[0])
 
 
 _REASONS = {
@@ -214,13 +220,17 @@ def _run(
         batch, batch_form = inputs(session, request, exact is None, grown)
         given = (params, batch) if request.state is None else (params, state, batch)
         returned = _called(request.function, given)
-        _take_result(session, request, returned, state_form)
+        code = getattr(request.function, "__code__", None)
+        span = Span(code.co_filename, code.co_firstlineno) if code else None
+        words = request.order, request.reduction, request.sparse
+        take_result(session, returned, request.optimizer, words, span, state_form)
         objectives(session)
     graph = f.build()
     traced = TracedStep(
         graph, session.first.build(), session.initial, param_form, state_form, batch_form,
         exact or session.exact or measured(f, graph), f.asked, needs_whole(f),
         (*dtype_notes(request), *session.notes),
+        session.size,
     )  # fmt: skip
     return traced, session.sized
 
@@ -246,67 +256,3 @@ def _traced_cause(error: BaseException) -> GraphcError | None:
             return seen
         seen = seen.__cause__ or seen.__context__
     return None
-
-
-# -- what comes out -------------------------------------------------------------------------------
-
-
-def _take_result(
-    session: TraceSession, request: TraceRequest, returned: Any, state_form: Structure | None
-) -> None:
-    loss, new_state, metrics = _parts(returned, state_form is not None)
-    code = getattr(request.function, "__code__", None)
-    span = Span(code.co_filename, code.co_firstlineno) if code else None
-    with session.builder.at(span):
-        try:
-            if loss is not None:
-                words = request.order, request.reduction, request.sparse
-                add_loss(session, loss, request.optimizer, None, *words)
-            elif request.optimizer is not None and not session.losses:
-                raise GraphcError(*_NO_LOSS, help="end with `return loss`")
-            if state_form is not None:
-                _update_state(session, new_state, state_form)
-            named = flatten(metrics, "metric")[0] if metrics is not None else {}
-            for name, x in named.items():
-                output(session, name, x)
-            if not session.builder.outputs:
-                raise GraphcError(*_NO_LOSS, help="end with `return loss`")
-        except GraphcError as error:
-            raise error.at(span) from None
-
-
-_NO_LOSS = ("G0809", "the function returns no loss")
-
-
-def _parts(returned: Any, with_state: bool) -> tuple[Any, Any, Any]:
-    """(loss, new state, metrics) of what the function returned. Raises G0809."""
-    match returned:
-        case (loss, new_state, dict() as metrics) if with_state:
-            return loss, new_state, metrics
-        case (loss, new_state) if with_state:
-            return loss, new_state, None
-        case (loss, dict() as metrics) if not with_state:
-            return loss, None, metrics
-        case dict() if not with_state:
-            return None, None, returned
-        case Tracer() | None | int() | float() if not with_state:
-            return returned, None, None
-        case _:
-            wanted = "(loss, new_state[, metrics])" if with_state else "loss or (loss, metrics)"
-            text = f"the function returns a {type(returned).__name__}, not {wanted}"
-            raise GraphcError("G0809", text)
-
-
-def _update_state(session: TraceSession, new_state: Any, form: Structure) -> None:
-    f = session.builder
-    leaves, new_form = flatten(new_state, "state")
-    if new_form != form:
-        raise GraphcError(
-            "G0809",
-            f"the new state has the leaves {', '.join(leaves) or 'none'}, "
-            f"the state has {', '.join(form.names) or 'none'}",
-        )
-    for name, x in leaves.items():
-        new = value(f, unwrap(x, f))
-        if new.name != f.read(name).name:
-            write(session, name, new)

@@ -39,6 +39,7 @@ from graphc.lowering.program.instructions import (
 from graphc.ops.collective import Keep
 
 Coordinates: TypeAlias = dict[str, int]  # mesh axis -> index
+EVALUATE, PREDICT = "evaluate", "predict"  # programs that write no variable
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,11 @@ class Footprint:
     def peak(self) -> int:
         """Bytes that one of them needs at most."""
         return self.variables + self.constants + self.arena + self.scratch
+
+
+def writing(programs: Mapping[str, Program]) -> Iterator[Program]:
+    """The programs that may write variables; others that wait to be made need not be for that."""
+    return (programs[x] for x in programs if x.split(".")[0] not in (EVALUATE, PREDICT))
 
 
 def kinds_of_places(mesh: Mesh, programs: Iterable[Program]) -> Iterator[tuple[Coordinates, int]]:
@@ -210,6 +216,8 @@ def _sent(start: Start, operand: Buffer, mesh: Mesh) -> float:
 
 
 __all__ = [
+    "EVALUATE",
+    "PREDICT",
     "Buffer",
     "Feed",
     "Footprint",
@@ -229,4 +237,5 @@ __all__ = [
     "ranges_of",
     "reads",
     "writes",
+    "writing",
 ]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from graphc.ir.aggregation import AGGREGATIONS
 from graphc.ir.types import TensorType
-from graphc.lowering.program.program import Program
+from graphc.lowering.program.program import EVALUATE, PREDICT, Program
 from graphc.ops.source import Const
 from graphc.support.errors import GraphcError
 from graphc.support.limits import MAX_DEVICES, SHARD_POLICIES
@@ -27,6 +27,7 @@ def plan_complaints(plan: Plan) -> Iterator[str]:
     """A sentence for each law that a plan breaks, whose programs are well-formed by themselves."""
     yield from _programs(plan)
     yield from _variables(plan)
+    yield from _reports(plan)
     for name, spec in plan.data.items():
         for key in _unfit(spec, DATA):
             yield f"data '{name}': '{key}' has an impossible value"
@@ -41,6 +42,9 @@ def _programs(plan: Plan) -> Iterator[str]:
     how, programs = plan.asynchronous, plan.programs
     if not plan.step_programs:
         yield "it has no program for a step"
+    for name, program in programs.items():
+        if name.split(".")[0] in (EVALUATE, PREDICT) and program.commit:
+            yield f"program '{name}' writes variables"
     if how is None:
         return
     if not 1 <= how.workers <= MAX_DEVICES or not 1 <= how.servers <= MAX_DEVICES:
@@ -81,6 +85,21 @@ def _variables(plan: Plan) -> Iterator[str]:
         v = plan.variables.get(name)
         if v is None or not _is_known(v) or not _starts(v.fill, t):
             yield f"variable '{name}' has an impossible value"
+
+
+def _reports(plan: Plan) -> Iterator[str]:
+    """What can't be said of the results of evaluation."""
+    named = (plan.programs.get(name) for name in (EVALUATE, PREDICT))
+    programs = [program for program in named if program is not None]
+    for name, report in plan.reports.items():
+        found = [p.buffers[p.outputs[name]] for p in programs if name in p.outputs]
+        lacking = [
+            x for p in programs for x in report.parts if name in p.outputs and x not in p.outputs
+        ]
+        shapes = {b.shape_global for b in found}
+        impossible = any(not 0 <= d < len(shape) for shape in shapes for d in report.batch)
+        if not found or len(report.parts) == 1 or lacking or impossible or len(shapes) > 1:
+            yield f"report '{name}' has an impossible value"
 
 
 def _is_known(v: PlannedVariable) -> bool:

@@ -3,39 +3,83 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from graphc.lowering.program.program import Program
+from graphc.plan.reports import PlannedReport
 from graphc.support.errors import GraphcError
 
-Array = NDArray[Any]
+Array: TypeAlias = NDArray[Any]
+NOTHING_KNOWN: Mapping[str, PlannedReport] = {}
 
 
 class Totals:
-    """Sums of results over batches."""
+    """The results of several batches, put together.
 
-    def __init__(self) -> None:
-        self.sums: dict[str, float] = {}
+    * a quotient, such as a mean over the batch: the sum of the numerators over the sum of the
+      denominators, so that a batch counts by its examples, or by its tokens, or by what its mask
+      leaves
+    * another number: the mean, weighted by the examples of each batch
+    * an array with an entry for each example: all of them, in order. If two of its dims are as long
+      as the batch: a list with the array of each batch
+    * another array: entry by entry like a number
+
+    reports: what is known of the results; without that, every number is weighted by examples, and
+             arrays are left out
+
+    Numbers are added up in f64. A NaN in one batch stays in the result.
+    """
+
+    def __init__(self, reports: Mapping[str, PlannedReport] = NOTHING_KNOWN) -> None:
         self.examples = 0
+        self._reports = reports
+        self._hidden = {x: r for r in reports.values() for x in r.parts}
+        self._sums: dict[str, Any] = {}
+        self._parts: dict[str, list[Array]] = {}
+        self._dtypes: dict[str, np.dtype[Any]] = {}
 
-    def add(self, outputs: Mapping[str, Array], examples: int) -> None:
+    def add(self, outputs: Mapping[str, Any], examples: int) -> None:
+        """Add what a step gave for a batch of so many examples."""
         self.examples += examples
         for name, value in outputs.items():
-            if np.ndim(value) == 0:
-                weight = 1 if "/" in name else examples
-                self.sums[name] = self.sums.get(name, 0.0) + float(value) * weight
+            report = self._reports.get(name)
+            if report is not None and report.batch:
+                self._parts.setdefault(name, []).append(np.asarray(value))
+            elif name in self._hidden:
+                self._sum(name, value, examples if self._hidden[name].weighted else 1)
+            elif np.ndim(value) == 0 or report is not None:
+                self._sum(name, value, examples)
 
-    def result(self) -> dict[str, float]:
+    def _sum(self, name: str, value: Any, weight: int) -> None:
+        array = np.asarray(value)
+        self._dtypes[name] = array.dtype
+        with np.errstate(all="ignore"):
+            self._sums[name] = self._sums.get(name, 0.0) + array.astype(np.float64) * weight
+
+    def result(self) -> dict[str, Any]:
+        """The results by name: numbers as Python floats. Raises G0606 if there was no example."""
         if not self.examples:
             raise GraphcError("G0606", "there is no example to evaluate on")
-        means = {k: v / self.examples for k, v in self.sums.items() if "/" not in k}
-        for name in means:
-            if self.sums.get(f"{name}/den"):
-                means[name] = self.sums[f"{name}/num"] / self.sums[f"{name}/den"]
-        return means
+        means = {name: self._mean(name) for name in self._sums if name not in self._hidden}
+        return means | {name: self._all(name) for name in self._parts}
+
+    def _mean(self, name: str) -> Any:
+        report, mean = self._reports.get(name), np.asarray(self._sums[name] / self.examples)
+        if report is not None and report.denominator in self._sums:
+            above, below = self._sums[report.numerator], self._sums[report.denominator]
+            with np.errstate(all="ignore"):
+                mean = np.where(below != 0, above / np.where(below != 0, below, 1), mean)
+        if not mean.ndim:
+            return float(mean)
+        kept = self._dtypes[name]
+        return mean if kept.kind in "iub" else mean.astype(kept)
+
+    def _all(self, name: str) -> Array | list[Array]:
+        along, parts = self._reports[name].batch, self._parts[name]
+        return np.concatenate(parts, along[0]) if len(along) == 1 else parts
 
 
 def counted(program: Program) -> str:

@@ -1,0 +1,108 @@
+"""Evaluation and prediction over several batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from graphc.ir.types import TensorType
+from graphc.lowering.program.program import EVALUATE, PREDICT, Program
+from graphc.plan.plan import Plan
+from graphc.runtime.asynchronous.engine import AsynchronousEngine
+from graphc.runtime.data.batches import Batch, array_of, check_names
+from graphc.runtime.data.totals import Totals, counted
+from graphc.runtime.results import Metrics
+from graphc.runtime.synchronous.engine import Engine
+from graphc.support.errors import GraphcError
+
+AnyEngine: TypeAlias = Engine | AsynchronousEngine
+
+
+def evaluate(engine: AnyEngine, plan: Plan, batches: Iterable[Batch]) -> Metrics:
+    """The loss and the reports over all batches; see `Trainer.evaluate`."""
+    total, program = Totals(plan.reports), engine.programs[EVALUATE]
+    for batch in several(batches):
+        check_names(program.inputs, batch)
+        total.add(engine.step(batch, EVALUATE), _examples(program, batch))
+    return total.result()
+
+
+def predict(engine: AnyEngine, plan: Plan, batches: Iterable[Batch]) -> Metrics:
+    """The reports that are arrays over all batches; see `Trainer.predict`."""
+    if PREDICT not in engine.programs:
+        raise GraphcError(
+            "G0624",
+            "there is nothing to predict: the step reports no array",
+            help='report what you want: graphc.report("logits", logits), or in a .gc file '
+            "`report logits = logits`",
+        )
+    program = engine.programs[PREDICT]
+    total, names = Totals(plan.reports), [n for n in program.outputs if n in plan.reports]
+    for batch in several(batches):
+        _check_known(batch, program, plan)
+        missing = [name for name in program.inputs if name not in batch]
+        found = [n for n in names if not set(missing) & set(plan.reports[n].needs)]
+        if not found or (total.examples and found != names):
+            raise _needed(batch, missing, names, plan)
+        names, filled = found, _filled(program, batch, missing)
+        outputs = engine.step(filled, PREDICT)
+        parts = {x for n in names for x in (n, *plan.reports[n].parts)}
+        some = {name: x for name, x in outputs.items() if name in parts}
+        total.add(some, _examples(program, filled))
+    if not total.examples:
+        raise GraphcError("G0606", "there is no example to predict from")
+    return total.result()
+
+
+def several(batches: Any) -> Iterable[Any]:
+    """The batches. Raises G0611 for one batch in their place."""
+    if isinstance(batches, Mapping | np.ndarray):
+        text = f"this takes several batches, not one ({type(batches).__name__})"
+        raise GraphcError("G0611", text, help="put it into a list: [batch]")
+    return batches  # type: ignore[no-any-return]
+
+
+def _examples(program: Program, batch: Batch) -> int:
+    first = counted(program)
+    return len(array_of(first, batch[first])) if first else 1
+
+
+def _check_known(batch: Batch, program: Program, plan: Plan) -> None:
+    """Raise G0612 for an entry that no program of the step takes."""
+    known = dict.fromkeys([*plan.training.inputs, *program.inputs])
+    if not isinstance(batch, Mapping) or any(name not in known for name in batch):
+        known |= dict.fromkeys(plan.programs[EVALUATE].inputs)
+        given = batch if not isinstance(batch, Mapping) else {**dict.fromkeys(known), **batch}
+        check_names(known, given)
+
+
+def _needed(batch: Batch, missing: list[str], names: list[str], plan: Plan) -> GraphcError:
+    """The error of a batch without an entry that a report needs."""
+    name = next(n for n in names if set(missing) & set(plan.reports[n].needs))
+    lacking = next(x for x in plan.reports[name].needs if x in missing)
+    text = f"the batch has no entry '{lacking}', which '{name}' needs"
+    return GraphcError("G0611", text, help=f"it has: {', '.join(map(str, batch)) or 'nothing'}")
+
+
+def _filled(program: Program, batch: Batch, missing: list[str]) -> dict[str, Any]:
+    """The entries that the program takes, zeros in the place of missing ones: nothing that is
+    asked for depends on them."""
+    given = {name: batch[name] for name in program.inputs if name not in missing}
+    counts: dict[str, int] = {}
+    for name, x in given.items() if missing else ():
+        extents = program.inputs[name].extents
+        for n, extent in zip(array_of(name, x).shape, extents, strict=False):
+            if extent:
+                counts.setdefault(extent.name, n // extent.unit)
+    return given | {name: _zeros(program.inputs[name], counts) for name in missing}
+
+
+def _zeros(t: TensorType, counts: Mapping[str, int]) -> Any:
+    extents = t.extents or (None,) * t.rank
+    shape = [
+        counts[e.name] * e.unit if e and e.name in counts else n
+        for n, e in zip(t.shape, extents, strict=True)
+    ]
+    return np.zeros(shape, t.dtype.numpy)
