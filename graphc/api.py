@@ -68,7 +68,9 @@ def compile(
     params:        a tree (nested dicts, lists, tuples, dataclasses) of arrays or `graphc.param`s
     example_batch: a tree of arrays whose first dim is the global batch of one update; shorter
                    batches may follow
-    optimizer:     a record of graphc.optim; not needed if loss_fn calls `graphc.minimize`
+    optimizer:     a record of graphc.optim; not needed if loss_fn calls `graphc.minimize`. Without
+                   both, nothing can be trained: `predict` and `evaluate` run what loss_fn computes,
+                   which may be a forward pass that returns an array or a tree of arrays
     strategy:      such as "mirrored(4) * accumulate(2)"
     transport:     how devices exchange: "local", threads of this process, or "mpi", where `mpiexec`
                    started the script: its processes, which all run it alike, share the devices
@@ -120,21 +122,17 @@ def compile(
 def traced_module(
     loss_fn: Callable[..., Any], params: Any, example_batch: Any, **options: Any
 ) -> tuple[Module, TracedStep]:
-    """The module of a traced step, for training and for evaluation, and the trace itself."""
+    """The module of a traced step, for training and for evaluation, and the trace itself. Without
+    anything to minimize, both are the graph of evaluation."""
     train = record(loss_fn, params, example_batch, **options)
     evaluate = train.evaluation
     if evaluate is None:
         evaluate = record(loss_fn, params, example_batch, **{**options, "training": False}).graph
-    if not train.graph.objectives:
-        raise GraphcError(
-            "G0819",
-            "there is nothing to minimize: no optimizer is given",
-            help="give optimizer=graphc.optim.adam(1e-3), or call graphc.minimize in the function",
-        )
     warn_of(train.notes)
-    seed = checked_seed(options.get("seed", 0))
+    graph = train.graph if train.graph.objectives else evaluate
     module = Module(
-        train.graph.name, train.graph, evaluate, train.first, seed=seed, batch=train.batch_size
+        graph.name, graph, evaluate, train.first, seed=checked_seed(options.get("seed", 0)),
+        returns=train.result.names if train.result else (), batch=train.batch_size,
     )  # fmt: skip
     return module, train
 
@@ -163,6 +161,13 @@ class StepTrainer:
             return self.trainer.step(self._fed(batch))
 
     def _fed(self, batch: Any) -> Any:
+        if not self.module.learns:
+            raise GraphcError(
+                "G0819",
+                "there is nothing to train: no optimizer is given",
+                help="give graphc.compile an optimizer, such as graphc.optim.adam(1e-3), or call "
+                "graphc.minimize in the function; `predict` and `evaluate` work without",
+            )
         if isinstance(batch, Iterator):
             return (self._traced.inputs(part) for part in batch)
         return self._traced.inputs(batch)
@@ -244,7 +249,9 @@ class StepTrainer:
         labels, may be missing from the batches, or be None. Raises G0624 if no array is reported.
         """
         with self._explaining():
-            return self.trainer.predict(map(self._traced.some_inputs, several(batches)))
+            found = self.trainer.predict(map(self._traced.some_inputs, several(batches)))
+        result = self._traced.result
+        return found if result is None else result.build(found)
 
     @contextmanager
     def _explaining(self) -> Iterator[None]:

@@ -12,6 +12,7 @@ from graphc.support.errors import GraphcError
 from graphc.support.files import check_writable
 
 if TYPE_CHECKING:
+    from graphc.plan.plan import Plan
     from graphc.runtime.trainer import Trainer
 
 MAX_TEXT = 1 << 28  # the largest graph in text form, in bytes
@@ -33,6 +34,14 @@ def read_text(file: Path) -> str:
 
 def _reason(error: Exception) -> str:
     return (isinstance(error, OSError) and error.strerror) or str(error)
+
+
+def check_learns(plan: Plan) -> None:
+    """Raise G0819 where no step would change anything."""
+    if not plan.learns:
+        text = f"there is nothing to train: the step '{plan.name}' has no `minimize`"
+        help = "graphc predict and graphc evaluate run it; or write `minimize loss with sgd(0.1)`"
+        raise GraphcError("G0819", text, help=help)
 
 
 # -- what `graphc run` writes: checked before the training, written at its end --------------------

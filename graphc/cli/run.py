@@ -134,7 +134,7 @@ def run_command(
         resumed_training,
         start_from,
     )
-    from graphc.cli.file_arguments import check_outputs, saved
+    from graphc.cli.file_arguments import check_learns, check_outputs, saved
     from graphc.runtime.trainer import Trainer
 
     if epochs and steps:
@@ -152,6 +152,7 @@ def run_command(
     bucket = running.bucket(bucket, file)
     options = strategy, peak, order, bucket, check_replicas, sparse, seed, backend
     plan = running.plan(lambda: plan_of(file, *options))
+    check_learns(plan)
     train, test = load_data(plan, "train"), load_data(plan, "test")
     how: dict[str, Any] = {"max_bytes": limit, "debug_nans": debug_nans or None}
     how |= {"driver": chosen_driver(), "transport": running.transport}

@@ -43,7 +43,7 @@ from graphc.plan.reports import PlannedReport
 from graphc.strategies import NO_CUT, Asynchronous, OneDevice, Strategy, layout_of, named_parts
 from graphc.support.errors import GraphcError, GraphcWarning, did_you_mean
 from graphc.support.gc_pause import collector_paused
-from graphc.support.lazy_map import LazyMap, existing, joined
+from graphc.support.lazy_map import LazyMap, existing, joined, renamed
 
 Observe = Callable[[str, Pass, Graph], None]
 Programs = Mapping[str, Program]
@@ -87,7 +87,7 @@ def compile_module(
         v.name: PlannedVariable(v.kind, v.of, v.fill, v.aggregation, v.on)
         for v in train.variables.values()
     }
-    meets = periodicity(strategy)
+    meets = periodicity(strategy) if module.learns else None
     meta = {
         "exact": exact,
         "compile_seconds": time.perf_counter() - start,
@@ -98,9 +98,10 @@ def compile_module(
         "every": meets.every if meets else 0,
         "untiled": untiled(train, layout_of(strategy)),
         "seed": module.seed,
+        "learns": module.learns,
         "random": any(isinstance(node.op, Random) for node in train),
     }
-    how = asynchrony(strategy)
+    how = asynchrony(strategy) if module.learns else None
     return Plan(
         module.name, programs, variables, str(strategy), _data(module), meta, how, reports=reports
     )  # fmt: skip
@@ -150,32 +151,48 @@ def _compile(
     each mode the first node that needs the whole batch ('' if there is none), and how the results
     of evaluation are put together.
     """
-    programs: dict[str, Program] = {"init": _init_program(module.init)}
-    exact: dict[str, str] = {}
-    how = asynchrony(strategy)
     passes = differentiation(check=True) if check_replicas else differentiation()
     train = run_passes(module.train, passes, _observer(observe, "train"))
-    train = prepared(train, strategy)
-    programs |= sync_programs(train, strategy, _observer(observe, SYNC))
-    if how is None:
-        lowered, strategy, exact["train"] = _lowered("train", train, strategy, bucket, observe)
-    else:
-        lowered, strategy, exact[WORKER] = _parts(train, strategy, how, bucket, observe)
+    if module.learns:
+        train = prepared(train, strategy)
     graph, reports = with_quotients(module.evaluate, module.batch)
     graph = run_passes(graph, differentiation(), _observer(observe, EVALUATE))
     graph = replace(graph, variables=train.variables)  # programs share them, slots included
-    if observe is None and _is_plain(strategy):
-        rest, exact[EVALUATE] = _waiting(EVALUATE, graph, strategy)
+    wanted, exact = predicted(graph, reports, module.returns), dict[str, str]()
+    first: dict[str, Program] = {"init": _init_program(module.init)}
+    if module.learns:
+        first |= sync_programs(train, strategy, _observer(observe, SYNC))
+        updates, strategy = _updates(train, strategy, bucket, observe, exact)
+    if _is_plain(strategy):
+        results, exact[EVALUATE] = _later(EVALUATE, graph, strategy, bucket, observe)
     else:
-        rest, strategy, exact[EVALUATE] = _lowered(EVALUATE, graph, strategy, bucket, observe)
-    wanted = predicted(graph, reports, module.returns)
-    less: Programs = {}
-    if wanted and observe is None:  # a part of 'evaluate': what could be wrong has been found
-        less, exact[PREDICT] = _waiting(PREDICT, prediction(graph, wanted), strategy, bucket)
-    elif wanted:
+        results, strategy, exact[EVALUATE] = _lowered(EVALUATE, graph, strategy, bucket, observe)
+    arrays: Programs = {}
+    if wanted and set(wanted) == set(graph.outputs):
+        arrays = renamed(results, EVALUATE, PREDICT)
+    elif wanted:  # a part of 'evaluate': what could be wrong with it has been found
         some = prediction(graph, wanted)
-        less, _, exact[PREDICT] = _lowered(PREDICT, some, strategy, bucket, observe)
-    return joined(programs, lowered, rest, less), train, strategy, exact, reports
+        arrays, exact[PREDICT] = _later(PREDICT, some, strategy, bucket, observe)
+    if module.learns:
+        return joined(first, updates, results, arrays), train, strategy, exact, reports
+    if observe is None and module.train is module.evaluate:
+        steps = renamed(results, EVALUATE, "train")
+    else:
+        steps, exact["train"] = _later("train", train, strategy, bucket, observe)
+    return joined(first, arrays, results, steps), train, strategy, exact, reports
+
+
+def _updates(
+    train: Graph, strategy: Strategy, bucket: int, observe: Observe | None, exact: dict[str, str]
+) -> tuple[Programs, Strategy]:
+    """The programs that make an update, and the strategy with all choices written out."""
+    how = asynchrony(strategy)
+    name = "train" if how is None else WORKER
+    if how is None:
+        lowered, strategy, exact[name] = _lowered(name, train, strategy, bucket, observe)
+    else:
+        lowered, strategy, exact[name] = _parts(train, strategy, how, bucket, observe)
+    return lowered, strategy
 
 
 def _is_plain(strategy: Strategy) -> bool:
@@ -217,8 +234,14 @@ def _short(placed: Graph, strategy: Strategy, bucket: int) -> Callable[[], Progr
     return short
 
 
-def _waiting(name: str, graph: Graph, strategy: Strategy, bucket: int = 0) -> tuple[Programs, str]:
-    """The programs NAME and NAME.short of a graph, both compiled when one of them is first run."""
+def _later(
+    name: str, graph: Graph, strategy: Strategy, bucket: int, observe: Observe | None
+) -> tuple[Programs, str]:
+    """The programs NAME and NAME.short of a graph, both compiled when one of them is first run, or
+    now if somebody observes."""
+    if observe is not None:
+        programs, _, whole = _lowered(name, graph, strategy, bucket, observe)
+        return programs, whole
     needs_whole = unpaddable(graph)
     names = (name,) if needs_whole else (name, f"{name}.short")
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from graphc.ir.graph import Graph
+from graphc.ir.graph import STEP, Graph
 from graphc.ir.orders import parse_orders
 from graphc.ops.sparse import checked_mode
 from graphc.strategies import OneDevice, Strategy
@@ -66,6 +66,11 @@ class Module:
     seed: int = 0
     returns: tuple[str, ...] = ()
     batch: int = 0
+
+    @property
+    def learns(self) -> bool:
+        """Whether a step changes anything but the number of steps."""
+        return bool(self.train.objectives or self.train.updates.keys() - {STEP})
 
     def ordered(self, order: str) -> Module:
         """The module with an order of summation for all its objectives, which overrides their

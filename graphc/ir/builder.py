@@ -13,7 +13,7 @@ from typing import Any
 
 from graphc.ir.aggregation import check_declared, owned
 from graphc.ir.dims import lost_extents, parse_rule, result_extents
-from graphc.ir.graph import NO_MESH, Because, Graph, Node, Objective, Variable
+from graphc.ir.graph import NO_MESH, STEP, Because, Graph, Node, Objective, Variable
 from graphc.ir.op import Op, op_named
 from graphc.ir.placement import Mesh
 from graphc.ir.registry import COMPOSITES
@@ -255,9 +255,9 @@ class Builder:
 
     def step_count(self) -> Value:
         """The number of updates made before this step: the state `step`, an i64 scalar."""
-        step = self.declare(Variable("step", TensorType((), I64), kind="state"))
-        if self.training and "step" not in self.updates:
-            self.updates["step"] = (step + 1).name
+        step = self.declare(Variable(STEP, TensorType((), I64), kind="state"))
+        if self.training and STEP not in self.updates:
+            self.updates[STEP] = (step + 1).name
         return step
 
     # -- operands -------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import networkx
 
 NO_MESH = Mesh()
+STEP = "step"  # the state that counts the updates: see Builder.step_count
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,6 +95,11 @@ class Plan:
         return chosen(self.programs, lambda name: name.split(".")[0] == WORKER)
 
     @property
+    def learns(self) -> bool:
+        """Whether there is something to train: an objective, or a state that is written."""
+        return bool(self.meta.get("learns", True))
+
+    @property
     def training(self) -> Program:
         """The program that takes the training batches. Raises G0507 where there is none."""
         name = WORKER if self.asynchronous else "train"

@@ -71,9 +71,9 @@ def _examples(program: Program, batch: Batch) -> int:
 
 def _check_known(batch: Batch, program: Program, plan: Plan) -> None:
     """Raise G0612 for an entry that no program of the step takes."""
-    known = dict.fromkeys([*plan.training.inputs, *program.inputs])
+    known = dict.fromkeys(program.inputs)
     if not isinstance(batch, Mapping) or any(name not in known for name in batch):
-        known |= dict.fromkeys(plan.programs[EVALUATE].inputs)
+        known |= dict.fromkeys([*plan.programs[EVALUATE].inputs, *plan.training.inputs])
         given = batch if not isinstance(batch, Mapping) else {**dict.fromkeys(known), **batch}
         check_names(known, given)
 

@@ -80,3 +80,11 @@ def joined(*parts: Mapping[str, T]) -> Mapping[str, T]:
     ready = {name: existing(part)[name] for name, part in names if name in existing(part)}
     waiting = {name: _of(part, name) for name, part in names if name not in ready}
     return LazyMap(ready, waiting, tuple(name for name, _ in names)) if waiting else ready
+
+
+def renamed(things: Mapping[str, T], old: str, new: str) -> Mapping[str, T]:
+    """The entries `old`, `old.x`, ... under the names `new`, `new.x`, ..., still lazy."""
+    names = {x: new + x.removeprefix(old) for x in things}
+    ready = {names[x]: value for x, value in existing(things).items()}
+    waiting = {name: _of(things, x) for x, name in names.items() if name not in ready}
+    return LazyMap(ready, waiting, tuple(names.values())) if waiting else ready

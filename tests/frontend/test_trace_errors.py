@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphc import nn
+from graphc import nn, optim
 from graphc.frontend.numpy import declare
 from graphc.frontend.numpy.trace import record
 from graphc.support.errors import GraphcError
@@ -171,7 +171,7 @@ def test_nn_says_which_names_it_has() -> None:
 
 def _bad(returned: Any, **options: Any) -> GraphcError:
     with pytest.raises(GraphcError) as caught:
-        record(lambda *trees: returned, {"w": X}, {"x": X}, **options)
+        record(lambda *trees: returned, {"w": X}, {"x": X}, optimizer=optim.sgd(0.1), **options)
     return caught.value
 
 
@@ -187,8 +187,17 @@ def test_what_a_function_returns_is_checked() -> None:
 
 
 def test_a_loss_of_several_entries_is_named_with_its_line() -> None:
-    caught = error(lambda b: b["x"] * 2)
+    with pytest.raises(GraphcError) as raised:
+        record(lambda params, b: b["x"] * 2, {}, {"x": X}, optimizer=optim.sgd(0.1))
+    caught = raised.value
     assert caught.code == "G0301" and 'b["x"] * 2' in caught.render()
+
+
+def test_what_is_no_array_is_not_returned_either() -> None:
+    for wrong in ("logits", {"a": "b"}, [1.0, b"x"], {1, 2}):
+        with pytest.raises(GraphcError, match="not loss or arrays") as caught:
+            record(lambda *trees: wrong, {}, {"x": X})  # noqa: B023
+        assert caught.value.code == "G0809"
 
 
 def test_a_metric_has_its_own_name() -> None:

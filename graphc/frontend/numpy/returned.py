@@ -1,4 +1,8 @@
-"""What a traced function returns: the loss, metrics and a new state."""
+"""What a traced function returns: the loss, metrics and a new state; or, forward only, its arrays.
+
+A function is forward-only if no optimizer is given, it does not call `graphc.minimize`, and what it
+returns is not a loss: a float scalar, alone or with a dict of metrics.
+"""
 
 from __future__ import annotations
 
@@ -15,27 +19,79 @@ from graphc.support.errors import GraphcError, Span
 def take_result(
     session: TraceSession, returned: Any, optimizer: Any, words: tuple[str, str, str],
     span: Span | None, state_form: Structure | None,
-) -> None:  # fmt: skip
-    """Enter what the function returned: its loss, its metrics, and its new state.
+) -> Structure | None:  # fmt: skip
+    """Enter what the function returned; of a forward-only function, the form of the tree.
 
     words: order, reduction, sparse (see `add_loss`); span: of the function. Raises G0301, G0809.
     """
-    loss, new_state, metrics = _parts(returned, state_form is not None)
     with session.builder.at(span):
         try:
-            if loss is not None:
-                add_loss(session, loss, optimizer, None, *words)
-            elif optimizer is not None and not session.losses:
-                raise GraphcError(*_NO_LOSS, help="end with `return loss`")
-            if state_form is not None:
-                _update_state(session, new_state, state_form)
-            named = flatten(metrics, "metric")[0] if metrics is not None else {}
-            for name, x in named.items():
-                output(session, name, x)
-            if not session.builder.outputs:
-                raise GraphcError(*_NO_LOSS, help="end with `return loss`")
+            if optimizer is None and not session.losses:
+                result, new_state, is_forward = _forward(session, returned, state_form is not None)
+                if is_forward:
+                    return _take_tree(session, result, new_state, state_form)
+            _take_loss(session, returned, optimizer, words, state_form)
+            return None
         except GraphcError as error:
             raise error.at(span) from None
+
+
+def _take_loss(
+    session: TraceSession, returned: Any, optimizer: Any, words: tuple[str, str, str],
+    state_form: Structure | None,
+) -> None:  # fmt: skip
+    loss, new_state, metrics = _parts(returned, state_form is not None)
+    if loss is not None:
+        add_loss(session, loss, optimizer, None, *words)
+    elif optimizer is not None and not session.losses:
+        raise GraphcError(*_NO_LOSS, help="end with `return loss`")
+    if state_form is not None:
+        _update_state(session, new_state, state_form)
+    named = flatten(metrics, "metric")[0] if metrics is not None else {}
+    for name, x in named.items():
+        output(session, name, x)
+    if not session.builder.outputs:
+        raise GraphcError(*_NO_LOSS, help="end with `return loss`")
+
+
+def _forward(session: TraceSession, returned: Any, with_state: bool) -> tuple[Any, Any, bool]:
+    """What a forward-only function returned: a tree and a new state (or None); and whether it is
+    one."""
+    match returned:
+        case None | (None, _) | (None, _, dict()):
+            return None, None, False
+        case (result, new_state) if with_state:
+            return result, new_state, not _is_loss(session, result)
+        case (loss, _, dict()) if with_state and _is_loss(session, loss):
+            return None, None, False
+        case (loss, dict()) if not with_state and _is_loss(session, loss):
+            return None, None, False
+        case _:
+            return returned, None, not _is_loss(session, returned)
+
+
+def _is_loss(session: TraceSession, x: Any) -> bool:
+    if not isinstance(x, Tracer):
+        return isinstance(x, int | float)
+    t = value(session.builder, unwrap(x, session.builder))
+    return t.shape == () and t.dtype.kind == "f"
+
+
+def _take_tree(
+    session: TraceSession, tree: Any, new_state: Any, state_form: Structure | None
+) -> Structure:
+    """Enter the leaves of a tree as outputs. Raises G0809 if it has none."""
+    leaves, form = flatten(tree, "output")
+    if not leaves:
+        raise GraphcError(*_NO_LOSS, help="end with `return loss`, or return arrays")
+    for name, x in leaves.items():
+        if isinstance(x, str | bytes | set | frozenset):
+            text = f"the function returns a {type(x).__name__}, not loss or arrays"
+            raise GraphcError("G0809", text)
+        output(session, name, x)
+    if state_form is not None and new_state is not None:
+        _update_state(session, new_state, state_form)
+    return form
 
 
 _NO_LOSS = ("G0809", "the function returns no loss")

@@ -68,6 +68,7 @@ class TracedStep:
     needs:  the place of the first node that needs the whole batch, if there is one
     notes:  what the user should know, as errors that `warn_of` makes warnings
     size:   the number of examples of the example batch; 0 if no leaf has a batch dim
+    result: the form of the tree that a forward-only function returns
     """
 
     graph: Graph
@@ -81,6 +82,7 @@ class TracedStep:
     needs: Span | None = None
     notes: tuple[GraphcError, ...] = ()
     size: int = 0
+    result: Structure | None = None
 
     @property
     def evaluation(self) -> Graph | None:
@@ -223,14 +225,14 @@ def _run(
         code = getattr(request.function, "__code__", None)
         span = Span(code.co_filename, code.co_firstlineno) if code else None
         words = request.order, request.reduction, request.sparse
-        take_result(session, returned, request.optimizer, words, span, state_form)
+        result = take_result(session, returned, request.optimizer, words, span, state_form)
         objectives(session)
     graph = f.build()
     traced = TracedStep(
         graph, session.first.build(), session.initial, param_form, state_form, batch_form,
         exact or session.exact or measured(f, graph), f.asked, needs_whole(f),
         (*dtype_notes(request), *session.notes),
-        session.size,
+        session.size, result,
     )  # fmt: skip
     return traced, session.sized
 

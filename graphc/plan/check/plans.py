@@ -164,6 +164,7 @@ META: dict[str, Fits] = {
     "fingerprint": _text,
     "determinism": _record({"bits": _text, "most": _whole(0), "breaks": _texts}),
     "grid": _text,
+    "learns": lambda x: isinstance(x, bool),
     "every": _whole(0),
     "untiled": _texts,
 }

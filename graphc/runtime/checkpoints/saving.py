@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphc.ir.graph import STEP
 from graphc.ir.placement import Mesh
 from graphc.ir.types import TensorType
 from graphc.plan.plan import Plan
@@ -40,7 +41,6 @@ from graphc.runtime.synchronous.engine import run_once
 from graphc.support.errors import GraphcError
 
 Array = NDArray[Any]
-STEP = "step"  # the state that counts the updates: see Builder.step_count
 SHOWN = 20  # names in a message
 
 

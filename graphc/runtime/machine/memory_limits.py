@@ -71,7 +71,7 @@ def check_memory(
     limit = own * hosts if limit is None and own is not None else limit
     if limit is None:
         return None
-    result = Limit(limit, "train")
+    result = Limit(limit, "train" if plan.learns else next(iter(plan.step_programs)))
     init = plan.programs.get("init")
     if init is not None:  # computed on the host, value by value, where a view is a copy
         result.check("init", [Footprint(1, 0, 0, sum(b.bytes for b in init.buffers))])
