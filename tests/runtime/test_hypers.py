@@ -120,11 +120,15 @@ def test_replicas_that_meet_at_the_end_of_a_run_keep_what_is_set_then() -> None:
 
 
 def test_workers_see_what_a_callback_sets_while_they_train() -> None:
+    losses = []
+
     def stop(number: int, results: dict[str, Any]) -> None:
+        losses.append(results["loss"])
         one.hyper["margin"] = 1e6
 
     with trainer(True, "parameter_server(2, 2, staleness=1)") as one:
-        assert one.fit([BATCH] * 12, on_step=stop)["loss"] == 0
+        one.fit([BATCH] * 12, on_step=stop)
+    assert losses[0] > 0 == losses[-1]
 
 
 def test_the_same_name_is_the_same_hyperparameter() -> None:
