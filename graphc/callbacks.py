@@ -16,6 +16,7 @@ from graphc.runtime.callbacks.base import Callback
 from graphc.runtime.callbacks.best import BestCheckpoint, EarlyStopping
 from graphc.runtime.callbacks.logs import CsvLog, JsonLog, TensorBoard
 from graphc.runtime.callbacks.progress import ProgressBar
+from graphc.runtime.callbacks.rate import LearningRate
 
 __all__ = [
     "BestCheckpoint",
@@ -23,6 +24,7 @@ __all__ = [
     "CsvLog",
     "EarlyStopping",
     "JsonLog",
+    "LearningRate",
     "ProgressBar",
     "TensorBoard",
 ]

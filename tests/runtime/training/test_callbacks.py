@@ -18,6 +18,7 @@ from graphc.callbacks import (
     CsvLog,
     EarlyStopping,
     JsonLog,
+    LearningRate,
     ProgressBar,
     TensorBoard,
 )
@@ -282,6 +283,53 @@ def test_tensorboard_reads_what_was_written(tmp_path: Path) -> None:
         assert [e.step for e in events] == [4, 8, 12]
         np.testing.assert_allclose([e.value for e in events], history[name], rtol=1e-6)
     assert [e.step for e in found.Scalars("step/loss")] == [2, 4, 6, 8, 10, 12]
+
+
+# -- the learning rate -----------------------------------------------------------------------------
+
+
+def with_rate(strategy: str, backend: str = "reference") -> graphc.StepTrainer:
+    return graphc.compile(
+        loss_fn, {"w": np.ones(2, "f4")}, DATA[0], strategy=strategy, backend=backend,
+        optimizer=graphc.optim.adam(graphc.hyper("lr", 0.5)),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("backend", ["reference", "numpy"])
+@pytest.mark.parametrize("strategy", every(2, STRATEGIES[:4]))
+def test_the_rate_of_every_step_is_that_of_the_schedule(
+    strategy: str, backend: str, tmp_path: Path
+) -> None:
+    def rate(steps: int) -> float:
+        return 0.3 / (1 + steps)
+
+    with with_rate(strategy, backend) as one:
+        for steps in range(8):
+            one.hyper["lr"] = rate(steps)
+            one.step(DATA[steps % 4])
+        one.trainer.meet()
+        expected = one.params_sha256()
+    with with_rate(strategy, backend) as first:
+        first.fit(DATA, steps=6, callbacks=LearningRate(rate))
+        first.save(tmp_path / "a.safetensors")
+    with with_rate(strategy, backend) as second:
+        second.load(tmp_path / "a.safetensors")
+        second.fit(DATA, callbacks=LearningRate(rate))
+        assert second.hyper["lr"] == rate(8)
+        assert second.params_sha256() == expected
+
+
+def test_workers_get_the_rate_too() -> None:
+    rates: list[float] = []
+    with with_rate("parameter_server(2, 1, staleness=1)") as trainer:
+        trainer.fit(DATA, 2, callbacks=LearningRate(lambda steps: rates.append(steps) or 0.0))
+        assert rates == list(range(9)) and trainer.hyper["lr"] == 0.0
+        np.testing.assert_array_equal(trainer.params["w"], np.ones(2))
+
+
+def test_a_rate_that_is_not_declared_is_named() -> None:
+    with compiled() as trainer, pytest.raises(GraphcError, match="no hyperparameter 'lr'"):
+        trainer.fit(DATA, callbacks=LearningRate(lambda steps: 0.1))
 
 
 # -- the progress bar ------------------------------------------------------------------------------
