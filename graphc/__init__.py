@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from graphc.compiler.driver import compile_module
     from graphc.frontend.language.load import load_module, module_of_source
     from graphc.frontend.numpy.custom_gradient import custom_gradient
+    from graphc.frontend.numpy.custom_op import custom_op
     from graphc.frontend.numpy.declare import (
         hyper,
         minimize,
@@ -68,6 +69,7 @@ _WHERE = {
     "vjp": ("graphc.frontend.numpy.differentiating", "vjp"),
     "stop_gradient": ("graphc.frontend.numpy.differentiating", "stop_gradient"),
     "custom_gradient": ("graphc.frontend.numpy.custom_gradient", "custom_gradient"),
+    "custom_op": ("graphc.frontend.numpy.custom_op", "custom_op"),
     "nn": ("graphc.nn", ""),
     "optim": ("graphc.optim", ""),
     "init": ("graphc.init", ""),
@@ -110,6 +112,7 @@ __all__ = [
     "compile",
     "compile_module",
     "custom_gradient",
+    "custom_op",
     "grad",
     "gradients",
     "hyper",

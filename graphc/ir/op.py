@@ -160,6 +160,11 @@ class Op(ABC):
         return False
 
     @property
+    def calls(self) -> str:
+        """The import path of a function of the program's that the kernel calls, or ""."""
+        return ""
+
+    @property
     def inset(self) -> tuple[int, int] | None:
         """(dim, number of entries before it) if the result is the operand padded with zeros."""
         return None

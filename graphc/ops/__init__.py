@@ -13,6 +13,7 @@ from graphc.ops import (
     comparison,
     composites,
     contract,
+    custom_op,
     derivatives,
     elementwise,
     indexing,
@@ -32,7 +33,7 @@ from graphc.ops import (
 
 __all__ = [
     "COMPOSITES", "binary", "collective", "comparison", "composite", "composites", "contract",
-    "derivatives", "elementwise", "indexing", "initializers", "optimizers",
+    "custom_op", "derivatives", "elementwise", "indexing", "initializers", "optimizers",
     "ordering", "reduce", "replicas", "reshape", "rows", "shape", "slicing", "source",
     "unary", "windows",
 ]  # fmt: skip

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from graphc.ir.aggregation import DIFFER
 from graphc.ir.placement import Mesh
+from graphc.plan.custom_ops import check_custom_ops
 from graphc.plan.plan import SYNC, Plan
 from graphc.runtime.asynchronous.drivers import DriverPlugin
 from graphc.runtime.asynchronous.engine import AsynchronousEngine, Observed
@@ -99,6 +100,7 @@ class Trainer:
         limit = check_memory(plan, self.backend, max_bytes, self.processes.hosts)
         check_alike(self.processes, plan, self.backend)
         warn_of_links(self.processes, plan.training.mesh, plan.strategy)
+        check_custom_ops(plan)
         self.engine = engine_for(
             plan, self.backend, self.transport, deadline, debug_nans, limit, driver
         )

@@ -78,3 +78,12 @@ def test_the_steps_with_gradients_of_the_document_train(tmp_path: Path) -> None:
     assert made["losses"][-1] < 1e-3 * made["losses"][0]
     assert made["same"][0] == pytest.approx(made["same"][1])
     assert made["steps"][-1] < made["steps"][0]
+
+
+def test_the_custom_ops_of_the_document_train(tmp_path: Path) -> None:
+    script = tmp_path / "my_ops.py"
+    (block,) = transcripts.blocks(SPEC / "custom-ops.md", "python")
+    script.write_text(block.text, encoding="utf-8")
+    steps = runpy.run_path(str(script))["steps"]
+    assert steps[-1]["loss"] < 0.5 * steps[0]["loss"]
+    assert steps[0]["condition"] > 1

@@ -1,0 +1,233 @@
+"""graphc.custom_op: NumPy functions as ops of traced steps."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from graphc_numpy import NumpyBackend
+
+import graphc
+from graphc.ops import custom_op as registry
+from graphc.runtime.backends.reference import BACKEND as REFERENCE
+from graphc.support.errors import GraphcError
+
+X = np.random.default_rng(0).standard_normal((8, 5))
+SHORT = X[:5]
+W = np.linspace(0.5, 1.5, 5)
+
+
+def cube(x: Any) -> Any:
+    assert not x.flags.writeable
+    return np.sort(x, axis=1) ** 3
+
+
+def middle(x: Any) -> Any:
+    return np.median(x)
+
+
+def gradient_of_cube(g: Any, x: Any) -> Any:
+    rows = np.argsort(np.argsort(x, axis=1), axis=1)
+    return np.take_along_axis(g * 3 * np.sort(x, axis=1) ** 2, rows, axis=1)
+
+
+SORTED = graphc.custom_op(cube, type=lambda x: x, dims="b n! -> b n!", gradient=gradient_of_cube)
+WHOLE = graphc.custom_op(cube, type=lambda x: x, gradient=gradient_of_cube, name="whole_cube")
+MEDIAN = graphc.custom_op(middle, type=lambda x: ((), x.dtype))
+
+
+def loss(p: Any, b: Any) -> Any:
+    y = SORTED(b["x"] * p["w"])
+    graphc.report("rows", y)
+    return np.mean(y)
+
+
+def whole_loss(p: Any, b: Any) -> Any:
+    graphc.report("middle", MEDIAN(b["x"]))
+    return np.mean(WHOLE(b["x"] * p["w"]))
+
+
+def trained(step: Any, strategy: str, batches: Any, backend: Any = "numpy") -> Any:
+    options: dict[str, Any] = {"optimizer": graphc.optim.sgd(0.1), "strategy": strategy}
+    with graphc.compile(step, {"w": W}, {"x": X}, backend=backend, **options) as trainer:
+        return [trainer.step({"x": x}) for x in batches], trainer.params["w"]
+
+
+def slope(w: Any, x: Any) -> Any:
+    """The slope of the mean of cubes, which sorting does not change."""
+    return (3 * (x * w) ** 2 * x).sum(0) / x.size
+
+
+# -- what it computes -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("strategy", ["one_device()", "mirrored(2) * accumulate(2)"])
+def test_rows_are_split_as_the_dims_rule_says_short_batches_too(strategy: str) -> None:
+    metrics, w = trained(loss, strategy, [X, SHORT])
+    np.testing.assert_allclose(metrics[0]["rows"], np.sort(X * W, axis=1) ** 3)
+    first = W - 0.1 * slope(W, X)
+    np.testing.assert_allclose(w, first - 0.1 * slope(first, SHORT))
+
+
+@pytest.mark.parametrize("strategy", ["one_device()", "mirrored(2)", "accumulate(2)"])
+def test_without_a_dims_rule_it_gets_the_whole_batch(strategy: str) -> None:
+    metrics, w = trained(whole_loss, strategy, [X])
+    assert metrics[0]["middle"] == np.median(X)
+    np.testing.assert_allclose(w, W - 0.1 * slope(W, X))
+
+
+@pytest.mark.parametrize("backend", ["calls", "reference"])
+def test_every_backend_runs_it(backend: str) -> None:
+    chosen = REFERENCE if backend == "reference" else NumpyBackend(native=False)
+    _, w = trained(loss, "one_device()", [X], chosen)
+    np.testing.assert_allclose(w, W - 0.1 * slope(W, X))
+
+
+def test_a_part_of_the_batch_where_all_of_it_is_needed() -> None:
+    with pytest.raises(GraphcError) as caught:
+        trained(whole_loss, "mirrored(2)", [X, SHORT])
+    assert caught.value.code == "G0613"
+
+
+# -- plans ----------------------------------------------------------------------------------------
+
+MODULE = """
+import numpy as np
+import graphc
+
+@graphc.custom_op(type=lambda x: x, dims="b n! -> b n!", gradient=lambda g, x: g)
+def ordered(x):
+    return np.sort(x, axis=1)
+"""
+COMPILE = """
+import numpy as np
+import graphc
+from my_ops import ordered
+
+def loss(p, b):
+    return np.mean(ordered(b["x"] * p["w"]) ** 2)
+
+batch = {"x": np.arange(20.0).reshape(4, 5)}
+with graphc.compile(loss, {"w": np.ones(5)}, batch, optimizer=graphc.optim.sgd(0.1)) as trainer:
+    trainer.trainer.plan.save("step.plan")
+"""
+RUN = """
+import numpy as np
+import graphc
+%s
+plan = graphc.load_plan("step.plan")
+with graphc.Trainer(plan, values={"w": np.ones(5)}) as trainer:
+    print(float(trainer.step({"x": np.arange(20.0).reshape(4, 5)})["loss"]))
+"""
+
+
+def python(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", text]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+
+
+def test_a_plan_names_the_function_and_runs_where_its_module_is_imported(tmp_path: Path) -> None:
+    (tmp_path / "my_ops.py").write_text(MODULE, encoding="utf-8")
+    assert python(tmp_path, COMPILE).returncode == 0
+    assert '"my_ops:ordered"' in (tmp_path / "step.plan").read_text(encoding="utf-8")
+    done = python(tmp_path, RUN % "import my_ops")
+    assert float(done.stdout) == np.mean(np.arange(20.0) ** 2), done.stderr
+    refused = python(tmp_path, RUN % "")  # my_ops could be imported, but nobody said so
+    assert "G0513" in refused.stderr and "--import my_ops" in refused.stderr
+    shown = python(
+        tmp_path, RUN % "plan = graphc.load_plan('step.plan'); print(7); raise SystemExit"
+    )
+    assert shown.stdout == "7\n", "a plan can be read without its functions"
+
+
+def test_a_module_that_an_installed_package_announces_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "announced_ops.py").write_text(MODULE, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    point = EntryPoint("ops", "announced_ops", registry.GROUP)
+    monkeypatch.setattr(registry, "entry_points", lambda group: [point])
+    found = registry.function_named("announced_ops:ordered")
+    np.testing.assert_array_equal(found(np.array([[2, 1]])), [[1, 2]])
+    with pytest.raises(GraphcError, match="'os:system' of a custom op is not registered"):
+        registry.function_named("os:system")
+
+
+@pytest.mark.ci
+def test_the_command_line_imports_only_what_it_is_told(tmp_path: Path) -> None:
+    (tmp_path / "my_ops.py").write_text(MODULE, encoding="utf-8")
+    assert python(tmp_path, COMPILE).returncode == 0
+    run = "from graphc.cli import main; import sys; sys.argv = ['graphc', 'run', 'step.plan'%s]; "
+    without = python(tmp_path, run % "" + "sys.exit(main())")
+    assert "G0513" in without.stderr and "Traceback" not in without.stderr
+    with_it = python(tmp_path, run % ", '--import', 'my_ops'" + "sys.exit(main())")
+    assert "G0513" not in with_it.stderr  # it ends at the data, of which this plan has none
+    wrong = python(tmp_path, run % ", '--import', 'no_ops'" + "sys.exit(main())")
+    assert "--import no_ops fails" in wrong.stderr and "Traceback" not in wrong.stderr
+
+
+def test_functions_made_in_functions_do_not_replace_each_other() -> None:
+    def made(k: int) -> Any:
+        return graphc.custom_op(lambda x: x * k, type=lambda x: x, dims="b n -> b n")
+
+    ops = [made(2), made(3)]
+    step = lambda p, b: np.sum(np.stack([op(b["x"]) for op in ops])) + 0 * p["w"][0]  # noqa: E731
+    metrics, _ = trained(step, "one_device()", [X])
+    np.testing.assert_allclose(metrics[0]["loss"], 5 * X.sum())
+
+
+# -- mistakes -------------------------------------------------------------------------------------
+
+
+def wrong(op: Any, code: str) -> GraphcError:
+    with pytest.raises(GraphcError) as caught:
+        trained(lambda p, b: np.mean(op(b["x"] * p["w"])), "one_device()", [X])
+    assert caught.value.code == code
+    assert caught.value.span is not None and caught.value.span.file == __file__
+    return caught.value
+
+
+def test_an_op_without_a_gradient_is_not_silently_constant() -> None:
+    error = wrong(graphc.custom_op(cube, type=lambda x: x, name="no_slope"), "G0319")
+    assert "gradient=" in str(error.help)
+
+
+def test_a_type_rule_that_fails_or_lies() -> None:
+    error = wrong(graphc.custom_op(cube, type=lambda x, y: x, name="two"), "G0811")
+    assert "the type rule of two fails" in error.message
+    rule = {"gradient": lambda g, x: np.zeros_like(x), "type": lambda x: ((3,), x.dtype)}
+    error = wrong(graphc.custom_op(cube, name="lies", **rule), "G0538")
+    assert "shape (8, 5)" in error.message and "says (3,)" in error.message
+
+
+@pytest.mark.parametrize(
+    ("dims", "message"),
+    [
+        ("b n", "is not a dims rule"),
+        ("b n, c -> b n", "has 2 operands, the op 1"),
+        ("b n -> b", "'n' is not in the result, so write n! for it"),
+        ("(a b) n -> a n", "a dim is a letter"),
+        ("b n? -> b n", "a dim is a letter"),
+        ("b -> b", "does not fit the shape (8, 5)"),
+        ("b b -> b b", "has two lengths, 8 and 5"),
+    ],
+)
+def test_a_dims_rule_that_is_none(dims: str, message: str) -> None:
+    error = wrong(graphc.custom_op(cube, type=lambda x: x, dims=dims, name="ruled"), "G0811")
+    assert message in error.message
+
+
+def test_an_error_in_the_function_is_the_users_own() -> None:
+    def fails(x: Any) -> Any:
+        raise ZeroDivisionError("of mine")
+
+    op = graphc.custom_op(fails, type=lambda x: x, gradient=lambda g, x: g)
+    with pytest.raises(ZeroDivisionError, match="of mine"):
+        trained(lambda p, b: np.mean(op(b["x"] * p["w"])), "one_device()", [X])
+    with pytest.raises(GraphcError, match="outside a traced function"):
+        SORTED(X)
