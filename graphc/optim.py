@@ -10,8 +10,10 @@ from graphc.ops.optimizers.optimizer import Ema as ema
 from graphc.ops.optimizers.optimizer import Optimizer, Transform, chain
 from graphc.ops.optimizers.schedules import ConstantRate as constant_rate
 from graphc.ops.optimizers.schedules import CosineDecay as cosine_decay
+from graphc.ops.optimizers.schedules import CosineRestarts as cosine_restarts
 from graphc.ops.optimizers.schedules import ExponentialDecay as exponential_decay
 from graphc.ops.optimizers.schedules import LinearWarmup as linear_warmup
+from graphc.ops.optimizers.schedules import OneCycle as one_cycle
 from graphc.ops.optimizers.schedules import PiecewiseConstant as piecewise_constant
 from graphc.ops.optimizers.schedules import PolynomialDecay as polynomial_decay
 from graphc.ops.optimizers.schedules import Schedule
@@ -37,6 +39,7 @@ __all__ = [
     "clip_by_value",
     "constant_rate",
     "cosine_decay",
+    "cosine_restarts",
     "ema",
     "exponential_decay",
     "lamb",
@@ -45,6 +48,7 @@ __all__ = [
     "loss_scale",
     "momentum",
     "nesterov",
+    "one_cycle",
     "piecewise_constant",
     "polynomial_decay",
     "rmsprop",

@@ -293,6 +293,45 @@ def test_schedule_is_its_formula(schedule: Any, formula: Callable[[int], float])
     np.testing.assert_allclose(schedule(np.arange(9)), [formula(t) for t in range(9)], rtol=1e-12)
 
 
+ONE_CYCLE = (  # OneCycleLR(0.5, total_steps=10) of PyTorch
+    0.020000000000000018, 0.26, 0.5, 0.47524231600673683, 0.40587282697488153, 0.30563101096814466,
+    0.19437098903185537, 0.09412917302511849, 0.024759683993263143, 2e-06,
+)  # fmt: skip
+RESTARTS = (  # CosineAnnealingWarmRestarts(2, T_mult=2, eta_min=0.1) of PyTorch
+    0.5, 0.30000000000000004, 0.5, 0.4414213562373095, 0.30000000000000004, 0.1585786437626905,
+    0.5, 0.4847759065022573, 0.4414213562373095, 0.37653668647301797, 0.30000000000000004,
+    0.22346331352698207, 0.1585786437626905, 0.11522409349774265, 0.5,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "schedule, rates",
+    [
+        (optim.one_cycle(0.5, 10), ONE_CYCLE),
+        (optim.cosine_restarts(0.5, 2, 2, final=0.1), RESTARTS),
+        (optim.cosine_restarts(0.5, 3, final=0.1), (0.5, 0.4, 0.2) * 4),
+    ],
+)
+def test_schedule_is_that_of_pytorch(schedule: Any, rates: tuple[float, ...]) -> None:
+    f = Builder()
+    step = f.add(Input("step"), type=TensorType((), I64))
+    rate = schedule.in_graph(f, step)
+    graph = f.build()
+    for t, want in enumerate(rates):
+        values = evaluate(graph, {"step": np.array(t)})
+        assert values[rate.name] == pytest.approx(want, rel=1e-9)
+        assert schedule(t) == pytest.approx(want, rel=1e-9)
+
+
+@pytest.mark.parametrize("first, factor", [(10, 2), (7, 3)])
+def test_a_period_begins_where_the_one_before_it_ends(first: int, factor: int) -> None:
+    schedule = optim.cosine_restarts(1.0, first, factor)
+    for k in range(1, 17):
+        start = first * (factor**k - 1) // (factor - 1)
+        assert schedule(start) == pytest.approx(1.0)
+        assert schedule(start - 1) < 0.1 or start < 40
+
+
 # -- records and errors --------------------------------------------------------------------------
 
 

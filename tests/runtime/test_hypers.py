@@ -238,3 +238,54 @@ def test_a_tensor_is_no_rate() -> None:
     with pytest.raises(GraphcError, match="a rate is one number") as caught:
         graphc.compile(loss, {"w": W}, BATCH)
     assert caught.value.code == "G0206" and caught.value.span is not None
+
+
+# -- every number of an optimizer ------------------------------------------------------------------
+
+OPTIMIZERS: dict[str, Any] = {
+    "adamw": lambda n, o: [
+        o.clip_by_global_norm(n("norm", 0.3)), o.clip_by_value(n("limit", 0.07)),
+        o.adamw(n("lr", 3e-2), n("b1", 0.8), n("b2", 0.95), weight_decay=n("wd", 0.1)),
+        o.ema(n("ema", 0.7)),
+    ],
+    "sgd": lambda n, o: o.sgd(n("lr", 0.1), n("m", 0.7), nesterov=True, weight_decay=n("wd", 0.1)),
+    "rmsprop": lambda n, o: o.rmsprop(n("lr", 0.1), n("d", 0.8), momentum=n("m", 0.7)),
+    "lion": lambda n, o: o.lion(n("lr", 0.1), n("b1", 0.8), n("b2", 0.95), n("wd", 0.1)),
+    "lamb": lambda n, o: o.lamb(n("lr", 0.1), n("b1", 0.8), n("b2", 0.95), weight_decay=n("wd", 1)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.ci] * (n != "adamw")) for n in OPTIMIZERS]
+)
+def test_any_number_of_an_optimizer_may_be_a_hyperparameter(name: str) -> None:
+    hashes = []
+    for number in (graphc.hyper, lambda name, value: value):
+        with graphc.compile(
+            lambda p, b: np.mean((b["x"] @ p["w"] - b["y"]) ** 2), {"w": W}, BATCH,
+            optimizer=OPTIMIZERS[name](number, graphc.optim), strategy="zero(2)",
+        ) as one:  # fmt: skip
+            for _ in range(3):
+                one.step(BATCH)
+            hashes.append((one.params_sha256(), one.variables("slot")))
+    np.testing.assert_equal(*hashes)
+
+
+def test_the_rate_of_dropout_may_be_a_hyperparameter() -> None:
+    def loss(p: Any, b: Any, rate: Any) -> Any:
+        dropped = graphc.nn.dropout(b["x"] @ p["w"], rate)
+        graphc.report("zeros", np.sum(dropped == 0))
+        return np.mean(dropped)
+
+    results = []
+    for rate in (lambda: graphc.hyper("rate", 0.3), lambda: 0.3):
+        with graphc.compile(
+            lambda p, b, rate=rate: loss(p, b, rate()), {"w": W}, BATCH,
+            optimizer=graphc.optim.sgd(0.1),
+        ) as one:  # fmt: skip
+            results.append([one.step(BATCH) for _ in range(2)])
+            if one.hyper:
+                one.hyper["rate"] = 0.0
+                assert one.step(BATCH)["zeros"] == 0
+                one.hyper["rate"] = 0.3
+    assert results[0] == results[1]

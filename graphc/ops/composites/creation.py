@@ -145,14 +145,15 @@ def _random(
 
 @composite
 def dropout(
-    f: Builder, x: Operand, rate: float = 0.5, key: str | None = None, seed: int | None = None
+    f: Builder, x: Operand, rate: Operand = 0.5, key: str | None = None, seed: int | None = None
 ) -> Value:
     """`y = x / (1 - rate)`, or 0 with probability `rate`; x itself in evaluation mode
 
     The draw depends on seed, key, step and the entry's index in the global tensor, so not on the
     mesh. Srivastava, Hinton, Krizhevsky, Sutskever, Salakhutdinov, JMLR 15 (2014).
     """
-    require(0 <= rate < 1, f"dropout: the rate {rate} is not in [0, 1)", code="G0206")
+    if not isinstance(rate, Value):
+        require(0 <= rate < 1, f"dropout: the rate {rate} is not in [0, 1)", code="G0206")
     value = floats(f, x)
     name = key or f.key("dropout")
     if not f.training or rate == 0:
@@ -161,4 +162,5 @@ def dropout(
         f.step_count(), shape=value.shape, key=name, extents=value.type.extents,
         seed=f.seed if seed is None else seed,
     )  # fmt: skip
-    return f.select(f.ge(draw, rate), value * (1 / (1 - rate)), f.zeros_like(value))
+    scale = 1 / (1 - rate) if not isinstance(rate, Value) else 1.0 / (1.0 - rate)
+    return f.select(f.ge(draw, rate), value * scale, f.zeros_like(value))

@@ -109,10 +109,12 @@ def detached(optimizer: R, value_of: Callable[[InGraph], Value]) -> tuple[R, tup
     return _mapped(optimizer, numbered), tuple(names)
 
 
-def attached(optimizer: R, operands: Sequence[Value]) -> R:
-    """The optimizer with an objective's operands in place. Raises G0206 if it lacks one."""
+def attached(f: Builder, optimizer: R, operands: Sequence[Value]) -> R:
+    """The optimizer with hyperparameters and an objective's operands in place. Raises G0206."""
 
     def given(x: Any) -> Any:
+        if isinstance(x, Hyper):
+            return GivenRate(f.declare(x.variable))
         if not isinstance(x, RateOperand):
             return x
         known = 0 <= x.number < len(operands)
@@ -129,7 +131,7 @@ def _mapped(x: Any, change: Callable[[Any], Any]) -> Any:
     if isinstance(x, tuple):
         items = tuple(_mapped(item, change) for item in x)
         return x if all(a is b for a, b in zip(x, items, strict=True)) else items
-    if not is_dataclass(x) or isinstance(x, type | RateOperand | InGraph):
+    if not is_dataclass(x) or isinstance(x, type | Hyper | RateOperand | InGraph):
         return change(x)
     changes = {}
     for field in fields(x):

@@ -53,6 +53,16 @@ class Moment:
         """`x` times a number or an f64 scalar, in the dtype of x."""
         return x * (self.f.to_dtype(by, x.dtype) if isinstance(by, Value) else by)
 
+    def times(self, by: float | Value, x: Value) -> Value:
+        """A number or an f64 scalar times `x`, in the dtype of x."""
+        return (self.f.to_dtype(by, x.dtype) if isinstance(by, Value) else by) * x
+
+    def within(self, x: Value, low: float | Value, high: float | Value) -> Value:
+        """`x`, but at least `low` and at most `high`: numbers, or f64 scalars."""
+        f, t = self.f, x.dtype
+        ends = [f.to_dtype(end, t) if isinstance(end, Value) else end for end in (low, high)]
+        return f.clip(x, *ends)
+
     def scaled(self, g: Gradient, by: float | Value) -> Gradient:
         """`scale` of a gradient, which may be rows."""
         return mapped(g, lambda x: self.scale(x, by))
@@ -203,14 +213,16 @@ class PerVariable(Optimizer):
 class ClipByGlobalNorm(Transform):
     """`g *= max_norm / max(|all gradients|, max_norm)` (Pascanu, Mikolov, Bengio 2012)"""
 
-    max_norm: float
+    max_norm: Rate
 
     def takes_rows(self, at: Moment, name: str) -> bool:
         return True  # rows are joined: the squares of their entries are those of the table's
 
     def moves(self, at: Moment, given: Gradients, slots: Slots) -> tuple[Gradients, Slots]:
         norm = at.f.global_norm(map(entries, given.values()))
-        factor = self.max_norm / at.f.maximum(norm, self.max_norm)
+        limit = at.rate(self.max_norm)
+        limit = at.f.to_dtype(limit, norm.dtype) if isinstance(limit, Value) else limit
+        factor = limit / at.f.maximum(norm, limit)
         return {v: at.scaled(g, factor) for v, g in given.items()}, {v: {} for v in given}
 
 
@@ -219,14 +231,16 @@ class ClipByGlobalNorm(Transform):
 class ClipByValue(Transform):
     """`g = min(max(g, -limit), limit)`, entry by entry"""
 
-    limit: float
+    limit: Rate
 
     def takes_rows(self, at: Moment, name: str) -> bool:
         return True
 
     def moves(self, at: Moment, given: Gradients, slots: Slots) -> tuple[Gradients, Slots]:
+        limit = at.rate(self.limit)
+
         def clipped(x: Value) -> Value:
-            return at.f.clip(x, -self.limit, self.limit)
+            return at.within(x, -limit, limit)
 
         return {v: mapped(g, clipped) for v, g in given.items()}, {v: {} for v in given}
 
@@ -239,7 +253,7 @@ class Ema(Transform):
     The average of the weights is in the slot `ema` (Polyak, Juditsky 1992).
     """
 
-    decay: float = 0.999
+    decay: Rate = 0.999
     slot_names: ClassVar[tuple[str, ...]] = ("ema",)
     watches = True
 
@@ -249,7 +263,8 @@ class Ema(Transform):
         for v, move in given.items():
             p = at.params[v]
             average = at.f.where(first, p, slots[v]["ema"])
-            new[v] = {"ema": average + (1 - self.decay) * (p + densified(move) - average)}
+            behind = p + densified(move) - average
+            new[v] = {"ema": average + at.times(1 - at.rate(self.decay), behind)}
         return given, new
 
 

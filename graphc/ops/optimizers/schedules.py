@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
-from math import pi
+from math import log, pi
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -62,6 +62,11 @@ _TAKES: dict[str, tuple[type, ...]] = {
     "float": (int, float), "int": (int,), "Rate": (int, float, Schedule, InGraph),
     "Rate | None": (int, float, Schedule, InGraph, type(None)),
 }  # fmt: skip
+
+
+def is_on(rate: Rate) -> bool:
+    """Whether a rate may be other than 0."""
+    return not isinstance(rate, int | float) or rate != 0
 
 
 def _rate(f: Builder, rate: Rate, t: Value) -> Value:
@@ -145,6 +150,68 @@ class CosineDecay(Schedule):
     def at(self, f: Builder, t: Value) -> Value:
         wave = 0.5 * (1.0 + f.cos(pi * _share(f, t, self.steps)))
         return self.final + (self.initial - self.final) * wave
+
+
+@record
+@dataclass(frozen=True)
+class CosineRestarts(Schedule):
+    """`rate = final + (initial - final) * (1 + cos(pi * t / n)) / 2`, again and again
+
+    The first period has n = `steps`, each further one `factor` times as many; t is counted from the
+    beginning of the period. Loshchilov, Hutter, "SGDR: stochastic gradient descent with warm
+    restarts", 2016.
+    """
+
+    initial: float
+    steps: int
+    factor: int = 1
+    final: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.factor >= 1, "cosine_restarts: factor is at least 1", code="G0206")
+
+    def at(self, f: Builder, t: Value) -> Value:
+        share = t / float(self.steps)  # of the first period
+        if self.factor == 1:
+            within = share - f.floor(share)
+        else:
+            grown = 1.0 + (self.factor - 1.0) * share  # factor^k at the beginning of period k
+            period = f.floor(f.log(grown) / log(self.factor) + 1e-9)
+            length = f.power(float(self.factor), period)
+            within = (share - (length - 1.0) / (self.factor - 1.0)) / length
+        wave = 0.5 * (1.0 + f.cos(pi * within))
+        return self.final + (self.initial - self.final) * wave
+
+
+@record
+@dataclass(frozen=True)
+class OneCycle(Schedule):
+    """From `peak / divide` up to `peak` in a share `rise` of the steps, then down; both cosines
+
+    It ends at `peak / divide / end_divide`. Smith, Topin, "Super-convergence: very fast training of
+    neural networks using large learning rates", 2017; the form and the numbers are PyTorch's.
+    """
+
+    peak: float
+    steps: int
+    rise: float = 0.3
+    divide: float = 25.0
+    end_divide: float = 1e4
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        text = "one_cycle: the rise is a share of the steps, between 0 and 1, and has two steps"
+        good = 0 < self.rise < 1 and self.rise * self.steps > 1
+        require(good, text, code="G0206")
+
+    def at(self, f: Builder, t: Value) -> Value:
+        first, top = self.peak / self.divide, self.rise * self.steps - 1.0
+        last, length = first / self.end_divide, self.steps - 1.0 - top
+        up = 0.5 * (1.0 + f.cos(pi * (t / top)))
+        down = 0.5 * (1.0 + f.cos(pi * f.minimum((t - top) / length, 1.0)))
+        rising, falling = self.peak + (first - self.peak) * up, last + (self.peak - last) * down
+        return f.select(f.ge(t, top), falling, rising)
 
 
 @record

@@ -14,21 +14,23 @@ from graphc.ir.graph import Variable
 from graphc.ir.op import record
 from graphc.ir.types import TensorType
 from graphc.ops.optimizers.optimizer import Moment, PerVariable, wide
-from graphc.ops.optimizers.schedules import Rate
+from graphc.ops.optimizers.schedules import Rate, is_on
 from graphc.ops.sparse import Rows
 
 Slots: TypeAlias = dict[str, Value]  # of one variable
 Moved: TypeAlias = tuple[Value, Slots]
 
 
-def _decayed(at: Moment, name: str, g: Value, weight_decay: float) -> Value:
+def _decayed(at: Moment, name: str, g: Value, weight_decay: Rate) -> Value:
     """`g + weight_decay * p`, for a variable that decays."""
-    return g + weight_decay * at.params[name] if weight_decay and at.decays(name) else g
+    if not is_on(weight_decay) or not at.decays(name):
+        return g
+    return g + at.times(at.rate(weight_decay), at.params[name])
 
 
-def _followed(average: Value, x: Value, decay: float) -> Value:
+def _followed(at: Moment, average: Value, x: Value, decay: Rate) -> Value:
     """`average` moved towards x: `decay * average + (1 - decay) * x`."""
-    return average + (1 - decay) * (x - average)
+    return average + at.times(1 - at.rate(decay), x - average)
 
 
 # -- gradient descent ----------------------------------------------------------------------------
@@ -38,24 +40,25 @@ class Descent(PerVariable):
     """Gradient descent, with or without momentum."""
 
     lr: Rate
-    momentum: float
+    momentum: Rate
     nesterov: bool
-    weight_decay: float
+    weight_decay: Rate
 
     def slots(self, param: Variable) -> Mapping[str, tuple[TensorType, float]]:
         t = TensorType(param.type.shape, wide(param.type.dtype))
-        return {"momentum": (t, 0.0)} if self.momentum else {}
+        return {"momentum": (t, 0.0)} if is_on(self.momentum) else {}
 
     def move(self, at: Moment, name: str, g: Value, slots: Slots) -> Moved:
         g = _decayed(at, name, g, self.weight_decay)
-        if not self.momentum:
+        if not is_on(self.momentum):
             return -at.scale(g, at.rate(self.lr)), {}
-        m = self.momentum * slots["momentum"] + g
-        direction = g + self.momentum * m if self.nesterov else m
+        momentum = at.rate(self.momentum)
+        m = at.times(momentum, slots["momentum"]) + g
+        direction = g + at.times(momentum, m) if self.nesterov else m
         return -at.scale(direction, at.rate(self.lr)), {"momentum": m}
 
     def takes_rows(self, at: Moment, name: str) -> bool:
-        return not self.momentum and not (self.weight_decay and at.decays(name))
+        return not is_on(self.momentum) and not (is_on(self.weight_decay) and at.decays(name))
 
     def move_rows(self, at: Moment, name: str, g: Rows, slots: Slots) -> tuple[Rows, Slots]:
         rate = at.rate(self.lr)
@@ -72,9 +75,9 @@ class Sgd(Descent):
     """
 
     lr: Rate = 1e-2
-    momentum: float = 0.0
+    momentum: Rate = 0.0
     nesterov: bool = False
-    weight_decay: float = 0.0
+    weight_decay: Rate = 0.0
 
 
 @record
@@ -83,9 +86,9 @@ class Momentum(Descent):
     """`m = momentum * m + g; p -= lr * m`: sgd with a momentum of 0.9"""
 
     lr: Rate = 1e-2
-    momentum: float = 0.9
+    momentum: Rate = 0.9
     nesterov: bool = False
-    weight_decay: float = 0.0
+    weight_decay: Rate = 0.0
 
 
 @record
@@ -94,9 +97,9 @@ class Nesterov(Descent):
     """`m = momentum * m + g; p -= lr * (g + momentum * m)`: sgd with nesterov=true"""
 
     lr: Rate = 1e-2
-    momentum: float = 0.9
+    momentum: Rate = 0.9
     nesterov: bool = True
-    weight_decay: float = 0.0
+    weight_decay: Rate = 0.0
 
 
 @record
@@ -108,15 +111,15 @@ class Lion(PerVariable):
     """
 
     lr: Rate = 1e-4
-    b1: float = 0.9
-    b2: float = 0.99
-    weight_decay: float = 0.0
+    b1: Rate = 0.9
+    b2: Rate = 0.99
+    weight_decay: Rate = 0.0
     slot_names: ClassVar[tuple[str, ...]] = ("m",)
 
     def move(self, at: Moment, name: str, g: Value, slots: Slots) -> Moved:
         m = slots["m"]
-        direction = _decayed(at, name, at.f.sign(_followed(m, g, self.b1)), self.weight_decay)
-        return -at.scale(direction, at.rate(self.lr)), {"m": _followed(m, g, self.b2)}
+        direction = _decayed(at, name, at.f.sign(_followed(at, m, g, self.b1)), self.weight_decay)
+        return -at.scale(direction, at.rate(self.lr)), {"m": _followed(at, m, g, self.b2)}
 
 
 # -- scaled by the size of past gradients --------------------------------------------------------
@@ -161,25 +164,25 @@ class Rmsprop(PerVariable):
     """
 
     lr: Rate = 1e-2
-    decay: float = 0.9
+    decay: Rate = 0.9
     eps: float = 1e-8
-    momentum: float = 0.0
+    momentum: Rate = 0.0
     centered: bool = False
 
     def slots(self, param: Variable) -> Mapping[str, tuple[TensorType, float]]:
-        names = ["v", *["momentum"] * bool(self.momentum), *["mean"] * self.centered]
+        names = ["v", *["momentum"] * is_on(self.momentum), *["mean"] * self.centered]
         t = TensorType(param.type.shape, wide(param.type.dtype))
         return dict.fromkeys(names, (t, 0.0))
 
     def move(self, at: Moment, name: str, g: Value, slots: Slots) -> Moved:
-        new = {"v": _followed(slots["v"], g * g, self.decay)}
+        new = {"v": _followed(at, slots["v"], g * g, self.decay)}
         spread = new["v"]
         if self.centered:
-            new["mean"] = _followed(slots["mean"], g, self.decay)
+            new["mean"] = _followed(at, slots["mean"], g, self.decay)
             spread = at.f.maximum(spread - at.f.square(new["mean"]), 0)
         d = g / (at.f.sqrt(spread) + self.eps)
-        if self.momentum:
-            d = new["momentum"] = self.momentum * slots["momentum"] + d
+        if is_on(self.momentum):
+            d = new["momentum"] = at.times(at.rate(self.momentum), slots["momentum"]) + d
         return -at.scale(d, at.rate(self.lr)), new
 
 
@@ -187,20 +190,21 @@ class AdamLike(PerVariable):
     """Optimizers with a running mean m of the gradients and v of their squares."""
 
     lr: Rate
-    b1: float
-    b2: float
+    b1: Rate
+    b2: Rate
     eps: float
     slot_names: ClassVar[tuple[str, ...]] = ("m", "v")
 
-    def means(self, g: Value, slots: Slots) -> Slots:
+    def means(self, at: Moment, g: Value, slots: Slots) -> Slots:
         return {
-            "m": _followed(slots["m"], g, self.b1),
-            "v": _followed(slots["v"], g * g, self.b2),
+            "m": _followed(at, slots["m"], g, self.b1),
+            "v": _followed(at, slots["v"], g * g, self.b2),
         }
 
     def corrections(self, at: Moment) -> tuple[Value, Value]:
         """The bias corrections of the means after t steps: `1 - b1^t` and `1 - b2^t`."""
-        return 1.0 - at.f.power(self.b1, at.t), 1.0 - at.f.power(self.b2, at.t)
+        b1, b2 = at.rate(self.b1), at.rate(self.b2)
+        return 1.0 - at.f.power(b1, at.t), 1.0 - at.f.power(b2, at.t)
 
     def direction(self, at: Moment, new: Slots) -> Value:
         """`m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + eps)`"""
@@ -220,13 +224,13 @@ class Adam(AdamLike):
     """
 
     lr: Rate = 1e-3
-    b1: float = 0.9
-    b2: float = 0.999
+    b1: Rate = 0.9
+    b2: Rate = 0.999
     eps: float = 1e-8
     epsilon_hat: bool = False
 
     def move(self, at: Moment, name: str, g: Value, slots: Slots) -> Moved:
-        new, rate = self.means(g, slots), at.rate(self.lr)
+        new, rate = self.means(at, g, slots), at.rate(self.lr)
         if not self.epsilon_hat:
             return -at.scale(self.direction(at, new), rate), new
         first, second = self.corrections(at)
@@ -243,13 +247,13 @@ class Adamw(AdamLike):
     """
 
     lr: Rate = 1e-3
-    b1: float = 0.9
-    b2: float = 0.999
+    b1: Rate = 0.9
+    b2: Rate = 0.999
     eps: float = 1e-8
-    weight_decay: float = 1e-2
+    weight_decay: Rate = 1e-2
 
     def move(self, at: Moment, name: str, g: Value, slots: Slots) -> Moved:
-        new = self.means(g, slots)
+        new = self.means(at, g, slots)
         direction = _decayed(at, name, self.direction(at, new), self.weight_decay)
         return -at.scale(direction, at.rate(self.lr)), new
 
@@ -264,13 +268,13 @@ class Lamb(AdamLike):
     """
 
     lr: Rate = 1e-3
-    b1: float = 0.9
-    b2: float = 0.999
+    b1: Rate = 0.9
+    b2: Rate = 0.999
     eps: float = 1e-6
-    weight_decay: float = 0.0
+    weight_decay: Rate = 0.0
 
     def move(self, at: Moment, name: str, g: Value, slots: Slots) -> Moved:
-        new, p = self.means(g, slots), at.params[name]
+        new, p = self.means(at, g, slots), at.params[name]
         d = _decayed(at, name, self.direction(at, new), self.weight_decay)
         ratio = _trust(at.f, at.f.norm(p), at.f.norm(d))
         return -at.scale(ratio * d, at.rate(self.lr)), new

@@ -80,7 +80,7 @@ def _minimize(f: Builder, graph: Graph, objective: Objective, order: Orders, spa
         params = {v: Value(f, reads[v]) for v in used}
         slots = {v: _slots(f, graph.variables[v], objective) for v in used}
         step = _count(f, objective, only_objective=len(graph.objectives) == 1)
-        optimizer = attached(objective.optimizer, [Value(f, x) for x in objective.operands])
+        optimizer = attached(f, objective.optimizer, [Value(f, x) for x in objective.operands])
         new, new_slots = optimizer.apply(f, params, used, slots, step)
         for v, value in new.items():
             f.updates[v] = value.name
