@@ -123,6 +123,7 @@ def test_nothing_is_evaluated_and_only_config_reads_the_environment(path: Path) 
 SEEN_BY_BACKENDS = "lowering runtime ir.types ir.op ir.placement ir.leaf_tree ops support"
 ALLOWED_IN_BACKENDS = [
     *(f"graphc.{n}" for n in SEEN_BY_BACKENDS.split()),
+    "graphc_gloo",
     "graphc_mpi",
     "graphc_numpy",
     "graphc_ray",

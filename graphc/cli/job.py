@@ -24,8 +24,8 @@ PATIENCE = 3.0  # seconds to wait for what other processes have to say about an 
 
 transport_option = click.option(
     "--transport", "transport_name", default="local", show_default=True,
-    help="How devices exchange values: local (threads of one process), or mpi, where `mpiexec` "
-    "started the command: its processes share the devices. `graphc backends` lists them.",
+    help="How devices exchange values: local (threads of one process), or where a launcher started "
+    "several processes, which share the devices: mpi (mpiexec, srun), gloo (torchrun).",
 )  # fmt: skip
 
 

@@ -43,10 +43,11 @@ def check_processes(processes: int) -> None:
     found = launch(config.environment())
     if found is None or found.size == processes or config.get().alone:
         return
+    transport = "gloo" if found.launcher == "torchrun" else "mpi"
     connected = "each would train by itself" if processes == 1 else f"{processes} are connected"
     raise GraphcError(
         "G0565",
         f"{found.launcher} started this as process {found.rank} of {found.size}, but {connected}",
-        help="with --transport mpi (transport='mpi') they train one model together, if they are a "
-        "job of MPI; GRAPHC_ALONE=1 is for trainings that are meant to be separate",
+        help=f"with --transport {transport} (transport='{transport}') they train one model "
+        "together; GRAPHC_ALONE=1 is for trainings that are meant to be separate",
     )

@@ -1,6 +1,7 @@
 """A job that trains a small model under several strategies, and prints what came out, by process.
 
-With `wrong K`, process K gets an index out of range in its part of the second batch.
+steps.py TRANSPORT STRATEGY...
+steps.py TRANSPORT wrong K      process K gets an index out of range in its part of a batch
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from graphc.support.errors import GraphcError
 
 
 def hashed(strategy: str) -> str:
-    with Trainer(plan(strategy), transport="mpi") as trainer:
+    with Trainer(plan(strategy), transport=sys.argv[1]) as trainer:
         losses = [trainer.step(batch(k, n))["loss"] for k, n in enumerate((16, 16, 11, 16))]
         values = sorted((k, v.tobytes()) for k, v in trainer.variables().items())
     return hashlib.sha256(repr((losses, values)).encode()).hexdigest()
 
 
 def wrong(process: int) -> list[object]:
-    with Trainer(plan("mirrored(4)"), transport="mpi") as trainer:
+    with Trainer(plan("mirrored(4)"), transport=sys.argv[1]) as trainer:
         processes = trainer.processes
         trainer.step(batch(0))
         second, text = batch(1), ""
@@ -42,5 +43,6 @@ def wrong(process: int) -> list[object]:
 
 
 if __name__ == "__main__":
-    found = wrong(int(sys.argv[2])) if sys.argv[1] == "wrong" else [*map(hashed, sys.argv[1:])]
-    print(json.dumps(found), flush=True)
+    _, _, *given = sys.argv
+    found = wrong(int(given[1])) if given[0] == "wrong" else [*map(hashed, given)]
+    sys.stdout.write(f"{json.dumps(found)}\n")  # at once: others print to the same pipe

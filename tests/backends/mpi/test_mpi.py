@@ -32,14 +32,14 @@ def of_threads(strategy: str) -> str:
 @pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.ci)])
 def test_strategies_of_fixed_order_have_the_bits_of_threads(job: Job, count: int) -> None:
     chosen = [s for s in STRATEGIES if "reproducible" in s]
-    ended = job(count, STEPS, *chosen)
+    ended = job(count, STEPS, "mpi", *chosen)
     assert ended.status == 0, ended.err
     assert outputs(ended.out) == [[*map(of_threads, chosen)]] * count
 
 
 @pytest.mark.ci
 def test_all_processes_have_the_same_bits_under_every_strategy(job: Job) -> None:
-    ended = job(2, STEPS, *STRATEGIES)
+    ended = job(2, STEPS, "mpi", *STRATEGIES)
     assert ended.status == 0, ended.err
     first, second = outputs(ended.out)
     assert first == second
@@ -49,7 +49,7 @@ def test_all_processes_have_the_same_bits_under_every_strategy(job: Job) -> None
 def test_a_bad_batch_of_one_process_fails_in_all_and_leaves_them_usable(
     job: Job, process: int
 ) -> None:
-    ended = job(2, STEPS, "wrong", process)
+    ended = job(2, STEPS, "mpi", "wrong", process)
     assert ended.status == 0, ended.err
     first, second = outputs(ended.out)
     assert first == second

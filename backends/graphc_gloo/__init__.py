@@ -1,0 +1,54 @@
+"""The transport `gloo`: devices in the processes of a job that `torchrun` started.
+
+They exchange through Gloo, as it comes with PyTorch (torch.distributed). A process joins the job
+when it is first asked for its processes, and leaves it when it exits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+from importlib.util import find_spec
+
+from graphc.runtime.machine.launchers import launch
+from graphc.runtime.supervision.connection import deaf
+from graphc.runtime.transports.bridge import Bridge
+from graphc.runtime.transports.local import TRANSPORT as LOCAL
+from graphc.runtime.transports.process_session import JobProcesses, ProcessSession
+from graphc.runtime.transports.processes import ALONE, Processes
+from graphc.runtime.transports.transport import Group, TransportSession
+from graphc.support import config
+
+
+class GlooTransport:
+    """Each process has equally many devices, ranks in a row; these are threads of it."""
+
+    name = "gloo"
+
+    def available(self) -> str | None:
+        if find_spec("torch") is None:
+            return "torch is not installed: python -m pip install 'graphc[gloo]'"
+        return None
+
+    @cached_property
+    def _bridge(self) -> Bridge | None:
+        found = launch(config.environment())
+        if found is None or found.launcher != "torchrun":
+            return None
+        with deaf("torch.distributed.init_process_group"):
+            from graphc_gloo.bridge import GlooBridge  # joins the job
+
+            return GlooBridge()
+
+    def processes(self) -> Processes:
+        return JobProcesses(self._bridge) if self._bridge is not None else ALONE
+
+    def open(
+        self, size: int, *, deadline: float | None = None, groups: Iterable[Group] = ()
+    ) -> TransportSession:
+        if self._bridge is None:
+            return LOCAL.open(size, deadline=deadline)
+        return ProcessSession(size, self._bridge, deadline, groups)
+
+
+TRANSPORT = GlooTransport()
