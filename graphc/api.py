@@ -222,8 +222,11 @@ class StepTrainer:
     def _caller(self) -> Caller:
         """How `fit` makes steps: of batches as they are, if they need no work but the step."""
         if self._flat and self.trainer.plan.asynchronous is None:
-            return Caller(self, self.step, self.evaluate)
-        return Caller(self, self.trainer.step, self.evaluate, self._fed)
+            return Caller(self, self.step, self._validate)
+        return Caller(self, self.trainer.step, self._validate, self._fed)
+
+    def _validate(self, batches: Iterable[Any]) -> dict[str, Any]:
+        return self.trainer.validate(map(self._traced.inputs, batches))
 
     def stop(self) -> None:
         """End the `fit` that is under way behind the running step, as a callback may want."""

@@ -20,12 +20,20 @@ from graphc.support.errors import GraphcError
 AnyEngine: TypeAlias = Engine | AsynchronousEngine
 
 
-def evaluate(engine: AnyEngine, plan: Plan, batches: Iterable[Batch]) -> Metrics:
-    """The loss and the reports over all batches; see `Trainer.evaluate`."""
+def evaluate(
+    engine: AnyEngine, plan: Plan, batches: Iterable[Batch], *, arrays: bool = True
+) -> Metrics:
+    """The loss and the reports over all batches; see `Trainer.evaluate`.
+
+    arrays: whether to keep arrays with an entry for each example
+    """
     total, program = Totals(plan.reports), engine.programs[EVALUATE]
     for batch in several(batches):
         check_names(program.inputs, batch)
-        total.add(engine.step(batch, EVALUATE), _examples(program, batch))
+        found = engine.step(batch, EVALUATE)
+        if not arrays:
+            found = {k: x for k, x in found.items() if not np.ndim(x) or k not in plan.reports}
+        total.add(found, _examples(program, batch))
     return total.result()
 
 

@@ -22,8 +22,9 @@ def loss_of(results: Mapping[str, Any]) -> float | None:
 
 
 def numbers(results: Mapping[str, Any]) -> dict[str, float]:
-    """The results that are numbers."""
-    return {n: float(x) for n, x in results.items() if isinstance(x, int | float)}
+    """The results that are numbers, the loss first."""
+    names = sorted(results, key=lambda name: name != "loss")
+    return {n: float(results[n]) for n in names if isinstance(results[n], int | float)}
 
 
 def agreed(results: Metrics) -> Metrics:

@@ -47,7 +47,7 @@ from graphc.runtime.machine.jobs import (
     warn_of_links,
 )
 from graphc.runtime.machine.memory_limits import check_memory
-from graphc.runtime.results import Metrics, agreed, plains
+from graphc.runtime.results import Metrics, agreed, numbers, plains
 from graphc.runtime.supervision.reporter import REPORTER
 from graphc.runtime.synchronous.engine import Engine
 from graphc.runtime.training.epochs import Batches, DatasetEpochs
@@ -220,6 +220,10 @@ class Trainer:
         """
         return evaluate(self.engine, self.plan, batches)
 
+    def validate(self, batches: Iterable[Batch]) -> Metrics:
+        """The numbers that `evaluate` gives, without its arrays."""
+        return numbers(evaluate(self.engine, self.plan, batches, arrays=False))
+
     def predict(self, batches: Iterable[Batch]) -> Metrics:
         """The reports that are arrays, in evaluation mode, over all batches.
 
@@ -263,7 +267,7 @@ class Trainer:
 
     @property
     def _caller(self) -> Caller:
-        return Caller(self, self.step, self.evaluate)
+        return Caller(self, self.step, self.validate)
 
     def stop(self) -> None:
         """End the training that is under way behind the running step."""

@@ -14,8 +14,7 @@ from time import perf_counter
 from typing import Any
 
 from graphc.runtime.callbacks.base import Callback
-from graphc.runtime.results import Metrics
-from graphc.runtime.training.means import numbers
+from graphc.runtime.results import Metrics, numbers
 from graphc.support.errors import GraphcError
 from graphc.support.files import check_writable, read_whole, write_whole, writing
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from graphc.runtime.callbacks.base import Callback
 from graphc.runtime.results import Metrics, loss_of
-from graphc.runtime.training.means import numbers
 
 PAUSE = 0.1  # seconds between two looks of the bar: drawing it takes longer than a small step
 SHOWN = 4  # metrics
@@ -62,7 +61,7 @@ class ProgressBar(Callback):
             self._draw()
 
     def on_epoch_end(self, epoch: int, metrics: dict[str, float]) -> None:
-        found = [(k, x) for k, x in numbers(metrics).items() if k.startswith("val_")]
+        found = [(k, x) for k, x in metrics.items() if k.startswith("val_")]
         self._validated = "".join(f" {name} {x:.4f}" for name, x in found[:SHOWN])
 
     def _draw(self) -> None:

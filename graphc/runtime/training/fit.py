@@ -55,13 +55,13 @@ class FitArguments(TypedDict, total=False):
 class Caller:
     """Whose `fit` was called.
 
-    step:     how it makes a step; evaluate: how it evaluates an iterator of batches
+    step:     how it makes a step; validate: the numbers of an evaluation of batches
     feed:     what it makes of a batch for a step; None: nothing
     """
 
     trainer: Any
     step: Callable[[Any], Metrics]
-    evaluate: Callable[[Any], Metrics]
+    validate: Callable[[Any], Metrics]
     feed: Callable[[Any], Any] | None = None
 
 
@@ -85,7 +85,7 @@ def fit_epochs(
         check_repeatable(validation, "the validation data")
     options = FitOptions(
         caller.trainer, caller.step, epochs, _number("steps", steps, 0),
-        None if validation is None else lambda: caller.evaluate(iterated(validation)),
+        None if validation is None else lambda: caller.validate(iterated(validation)),
         _number("validation_every", every, 0) or 0, callbacks, how.get("on_step"),
         how.get("record"), how.get("replay"), how.get("checkpoint"), setting,
     )  # fmt: skip

@@ -23,13 +23,13 @@ from graphc.runtime.callbacks.base import Callback, FitSetting, Trainable, overr
 from graphc.runtime.checkpoints.saver import AfterStep, Checkpoints, Saver, saving
 from graphc.runtime.data.dataset import Position
 from graphc.runtime.machine.interrupts import EndWanted
-from graphc.runtime.results import Metrics
+from graphc.runtime.results import Metrics, numbers
 from graphc.runtime.supervision.reporter import REPORTER
 from graphc.runtime.synchronous.engine import Engine
 from graphc.runtime.training.asynchronous import run_asynchronously
 from graphc.runtime.training.epochs import CountedParts, Epochs
 from graphc.runtime.training.history import FitHistory
-from graphc.runtime.training.means import Means, numbers
+from graphc.runtime.training.means import Means
 
 OnStep = Callable[[int, Metrics], None]
 

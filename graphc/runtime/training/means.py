@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-
-def numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
-    """The metrics that are numbers, not arrays; the loss is the first one."""
-    found = {name: x for name, x in metrics.items() if isinstance(x, int | float)}
-    return {name: found[name] for name in sorted(found, key=lambda name: name != "loss")}
+from graphc.runtime.results import numbers
 
 
 class Means:
