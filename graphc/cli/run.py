@@ -18,11 +18,13 @@ from graphc.cli.drivers import chosen_driver, driver_options
 from graphc.cli.hypers import hyper_option, set_hypers
 from graphc.cli.job import CommandJob, in_job, is_silent, transport_option
 from graphc.cli.launch import Launchable, restarting_launch_options
+from graphc.cli.logs import log_options
 
 if TYPE_CHECKING:
     from graphc.plan.plan import Plan
     from graphc.runtime.data.dataset import Dataset
     from graphc.runtime.trainer import Trainer
+    from graphc.runtime.training.history import FitHistory
 
 strategy_option = click.option(
     "--strategy", help="Strategy, such as 'mirrored(4) * accumulate(2)'. Default: the file's own."
@@ -99,6 +101,7 @@ check_option = click.option(
     help="Repeat a training that --record wrote, bit for bit.",
 )  # fmt: skip
 @driver_options
+@log_options
 @click.option(
     "--debug-nans", is_flag=True,
     help="Stop at the first step that produces a NaN or an infinity, and name the operation.",
@@ -115,6 +118,7 @@ def run_command(
     save: Path | None, resume: Path | None, load: Path | None,
     load_names: Path | None, checkpoint: Path | None, every: int | None, keep: int | None,
     record: Path | None, replay: Path | None,
+    log: Path | None, tensorboard: Path | None, evaluate_every: int | None,
     debug_nans: bool, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Train FILE (.gc or .plan), and evaluate it on its test data.
@@ -135,6 +139,7 @@ def run_command(
         start_from,
     )
     from graphc.cli.file_arguments import check_learns, check_outputs, saved
+    from graphc.cli.logs import evaluation, log_callbacks, test_metrics, warn_of_cost
     from graphc.runtime.trainer import Trainer
 
     if epochs and steps:
@@ -142,7 +147,7 @@ def run_command(
     if resume and load:
         raise click.UsageError("give --resume or --load, not both")
     limit = bytes_of(max_bytes, "--max-bytes")
-    where = checkpoints(checkpoint, every, keep)
+    where, logs = checkpoints(checkpoint, every, keep), log_callbacks(log, tensorboard)
     if running.speaks:
         check_outputs(save, record)
     with shown_warnings():
@@ -166,14 +171,16 @@ def run_command(
         start = time.perf_counter()
         with shown_warnings(), checkpointed(trainer, where) as saver:
             files: dict[str, Any] = {"record": record, "replay": replay, "checkpoint": saver}
-            silent = quiet or as_json or not running.speaks
+            seen = {"callbacks": logs, "progress": not (quiet or as_json)}
+            evaluated = evaluation(trainer, test, evaluate_every, any(seen.values()))
             with saved(trainer, save):
-                last = _train(trainer, train, epochs, steps, silent, files)
+                history = _train(trainer, train, epochs, steps, files | seen | evaluated)
             if saver is not None:
                 saver.last()
-            seconds = time.perf_counter() - start
-            metrics = trainer.evaluate(test[0].batches(test[1]["batch"])) if test else {}
-            report = _report(trainer, last, metrics, seconds)
+            seconds = time.perf_counter() - start - history.validation_seconds
+            warn_of_cost(history, seconds)
+            metrics = test_metrics(trainer, test, history)
+            report = _report(trainer, history.last_step, metrics, seconds)
             running.echo(in_json(report) if as_json else _in_words(report))
 
 
@@ -319,17 +326,17 @@ def load_data(plan: Plan, name: str) -> tuple[Dataset, dict[str, Any]] | None:
 
 
 def _train(
-    trainer: Trainer, test_data: tuple[Dataset, dict[str, Any]] | None, epochs: int | None,
-    steps: int | None, quiet: bool, files: dict[str, Any],
-) -> dict[str, Any]:  # fmt: skip
+    trainer: Trainer, train_data: tuple[Dataset, dict[str, Any]] | None, epochs: int | None,
+    steps: int | None, how: dict[str, Any],
+) -> FitHistory:  # fmt: skip
     from graphc.runtime.data.plan_data import replicas
     from graphc.runtime.data.sharding import Sharding
     from graphc.support.errors import GraphcError
 
-    if test_data is None:
+    if train_data is None:
         help = 'write data train = npz("file.npz", batch=256) into the program'
         raise GraphcError("G0607", "the program names no data to train on", help=help)
-    data, spec = test_data
+    data, spec = train_data
     duration = trainer.plan.meta.get("duration") or {"count": 1, "unit": "epochs"}
     if epochs is None and steps is None:
         epochs = duration["count"] if duration["unit"] == "epochs" else None
@@ -337,49 +344,10 @@ def _train(
     sharding = Sharding(spec["shard"], replicas(trainer.plan))
     total = steps if steps is not None else (epochs or 1) * data.steps(spec["batch"], sharding)
     left = max(total - trainer.steps, 0)
-    with shown_warnings(), _progress(left, quiet) as on_step:
-        return trainer.fit(
-            data, spec["batch"], steps=left, shuffle_seed=spec["shuffle_seed"],
-            shard=spec["shard"], on_step=on_step, **files,
-        ).last_step  # fmt: skip
-
-
-@contextmanager
-def _progress(total: int, quiet: bool) -> Iterator[Any]:
-    """Show a progress bar with the last loss on stderr; yield the function that advances it.
-
-    Yields None if quiet.
-    """
-    if quiet:
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    from graphc.runtime.results import loss_of
-
-    columns = (
-        TextColumn("training"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.description}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("", total=total)
-
-        def on_step(number: int, metrics: dict[str, Any]) -> None:
-            loss = loss_of(metrics)
-            shown = "" if loss is None else f"loss {loss:.4f}"
-            bar.update(task, completed=number, description=shown)
-
-        yield on_step
+    return trainer.fit(
+        data, spec["batch"], steps=left, shuffle_seed=spec["shuffle_seed"], shard=spec["shard"],
+        **how,
+    )  # fmt: skip
 
 
 # -- what is printed -------------------------------------------------------------------------------

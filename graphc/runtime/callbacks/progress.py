@@ -10,7 +10,7 @@ from graphc.runtime.callbacks.base import Callback
 from graphc.runtime.results import Metrics, loss_of
 
 PAUSE = 0.1  # seconds between two looks of the bar: drawing it takes longer than a small step
-SHOWN = 4  # metrics
+WIDE = 100  # columns: in fewer, less is shown
 
 
 class ProgressBar(Callback):
@@ -27,6 +27,7 @@ class ProgressBar(Callback):
         self._begun = self._drawn = 0.0
         self._epoch, self._validated = "", ""
         self._latest: tuple[int, Metrics] | None = None
+        self._wide = True
 
     def on_train_begin(self) -> None:
         if not self.writes:
@@ -40,12 +41,14 @@ class ProgressBar(Callback):
             TimeRemainingColumn,
         )
 
+        console = Console(stderr=True)
+        self._wide = console.width >= WIDE
         columns = (
-            TextColumn("{task.fields[epoch]}"), BarColumn(), MofNCompleteColumn(),
-            TextColumn("{task.description}"), TextColumn("{task.fields[speed]}"),
-            TimeRemainingColumn(),
+            TextColumn("{task.fields[epoch]}"), BarColumn(30 if self._wide else 8),
+            MofNCompleteColumn(), TextColumn("{task.description}"),
+            TextColumn("{task.fields[speed]}"), TimeRemainingColumn(),
         )  # fmt: skip
-        self._bar = Progress(*columns, console=Console(stderr=True))
+        self._bar = Progress(*columns, console=console)
         self._task = self._bar.add_task("", total=self.setting.steps, epoch="training", speed="")
         self._validated, self._latest = "", None
         self._begun = self._drawn = perf_counter()
@@ -62,7 +65,8 @@ class ProgressBar(Callback):
 
     def on_epoch_end(self, epoch: int, metrics: dict[str, float]) -> None:
         found = [(k, x) for k, x in metrics.items() if k.startswith("val_")]
-        self._validated = "".join(f" {name} {x:.4f}" for name, x in found[:SHOWN])
+        some = found[: 3 if self._wide else 1]
+        self._validated = "".join(f" {name} {x:.4f}" for name, x in some)
 
     def _draw(self) -> None:
         if self._bar is None or self._latest is None:
@@ -74,7 +78,7 @@ class ProgressBar(Callback):
         self._bar.update(
             self._task, completed=step - self.setting.begun, epoch=self._epoch,
             description=("" if loss is None else f"loss {loss:.4f}") + self._validated,
-            speed=f"{speed:,.0f} examples/s",
+            speed=f"{speed:,.0f} {'examples' if self._wide else 'ex'}/s",
         )  # fmt: skip
 
     def close(self) -> None:

@@ -24,6 +24,7 @@ class FitHistory(Mapping[str, list[float]]):
     seconds:   what its steps took, without validation
     last_step: the results of the last step, arrays included; {} if no step was made
     stopped:   whether `stop` ended the training
+    validations, validation_seconds: how many validations there were, and how long they took
     """
 
     def __init__(self) -> None:
@@ -33,6 +34,7 @@ class FitHistory(Mapping[str, list[float]]):
         self.seconds: list[float] = []
         self.last_step: Metrics = {}
         self.stopped = False
+        self.validations, self.validation_seconds = 0, 0.0
         self._rows: list[Mapping[str, float]] = []
 
     def add(

@@ -96,7 +96,9 @@ class Fit:
         epochs, steps, each = options.epochs, options.steps, self.data.steps
         if steps is None and epochs is not None and each is not None:
             steps = epochs * each
-        last = None if epochs is None or options.steps is not None else first + epochs
+        if epochs is None and steps and each and not self.trainer.position.example:
+            epochs = -(-steps // each)
+        last = None if epochs is None else first + epochs
         return FitSetting(
             options.owner, self.trainer, options.validate is not None, first, self.begun, last,
             steps, lambda: self.examples + self.means.examples,
@@ -250,7 +252,10 @@ class Fit:
         validate, every = self.options.validate, self.options.every
         if validate is None or not (self.is_over or (every and epoch % every == 0)):
             return {}
-        return {f"val_{name}": x for name, x in numbers(validate()).items()}
+        start, found = perf_counter(), numbers(validate())
+        self.history.validations += 1
+        self.history.validation_seconds += perf_counter() - start
+        return {f"val_{name}": x for name, x in found.items()}
 
     def agree(self) -> None:
         """Let all processes know if one of them wants the training to end."""
