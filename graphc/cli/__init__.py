@@ -15,6 +15,7 @@ from pathlib import Path
 import click
 
 from graphc.runtime.machine.interrupts import Terminated, ending_on_sigterm
+from graphc.support import config
 from graphc.support.errors import GraphcError, InternalError, VerifyError
 from graphc.support.files import write_whole
 
@@ -103,6 +104,10 @@ def _drop_output() -> None:
 def _run() -> int:
     """Run the command and return its exit status."""
     try:
+        if instruction := config.completion():
+            from graphc.cli.completion import complete
+
+            return complete(group, instruction)
         # Not `group.main`: it turns Ctrl-C into an Abort, and a closed pipe into status 1.
         with group.make_context("graphc", sys.argv[1:]) as context:
             group.invoke(context)

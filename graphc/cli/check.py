@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from graphc.cli import completion
 from graphc.cli.job import CommandJob, in_job, transport_option
 from graphc.cli.launch import Launchable, launch_options
 from graphc.cli.run import in_json, seed_option
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.option(
     "--strategy", "templates", multiple=True, default=("mirrored({n})",), show_default=True,
+    shell_complete=completion.strategies,
     help="Strategy to check; {n} stands for the number of devices. May be repeated.",
 )  # fmt: skip
 @click.option(
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.option(
     "--backend", "backends", multiple=True, default=("numpy",), show_default=True,
+    shell_complete=completion.backends,
     help="Backend to check; 'all' means every available one. May be repeated.",
 )  # fmt: skip
 @click.option(

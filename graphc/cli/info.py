@@ -6,11 +6,13 @@ from collections.abc import Iterable
 
 import click
 
+from graphc.cli import completion
+from graphc.cli.completion import first_line
 from graphc.support.errors import did_you_mean
 
 
 @click.command("ops")
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=completion.operations)
 def ops_command(name: str | None) -> None:
     """List the operations, or describe one, such as: graphc ops einsum."""
     from graphc.ir.op import all_ops, record_named, record_names
@@ -90,7 +92,7 @@ def backends_command() -> None:
 
 
 @click.command("explain")
-@click.argument("code", required=False)
+@click.argument("code", required=False, shell_complete=completion.error_codes)
 def explain_command(code: str | None) -> None:
     """Explain an error code, such as G0203. Without a code, list all codes."""
     from graphc.support.errors import codes
@@ -104,11 +106,6 @@ def explain_command(code: str | None) -> None:
         hint = did_you_mean(known, tuple(entries)) or "`graphc explain` lists all codes"
         raise click.UsageError(f"there is no error code {code}; {hint}")
     click.echo(f"{known}: {entries[known].title}\n\n{entries[known].text}")
-
-
-def first_line(thing: object) -> str:
-    """The first line of a docstring."""
-    return (thing.__doc__ or "").strip().split("\n", 1)[0]
 
 
 def _table(rows: Iterable[tuple[str, str]]) -> None:

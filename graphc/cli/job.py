@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from graphc.cli import completion
 from graphc.runtime.machine.interrupts import Terminated
 from graphc.support.errors import GraphcError
 
@@ -24,6 +25,7 @@ PATIENCE = 3.0  # seconds to wait for what other processes have to say about an 
 
 transport_option = click.option(
     "--transport", "transport_name", default="local", show_default=True,
+    shell_complete=completion.transports,
     help="How devices exchange values: local (threads of one process), or where a launcher started "
     "several processes, which share the devices: mpi (mpiexec, srun), gloo (torchrun).",
 )  # fmt: skip

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from graphc.cli import completion
 from graphc.cli.checkpoint_options import checkpoint_options
 from graphc.cli.drivers import chosen_driver, driver_options
 from graphc.cli.hypers import hyper_option, set_hypers
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
     from graphc.runtime.training.history import FitHistory
 
 strategy_option = click.option(
-    "--strategy", help="Strategy, such as 'mirrored(4) * accumulate(2)'. Default: the file's own."
+    "--strategy",
+    shell_complete=completion.strategies,
+    help="Strategy, such as 'mirrored(4) * accumulate(2)'. Default: the file's own.",
 )
 order_option = click.option(
     "--order",
@@ -46,7 +49,7 @@ bucket_option = click.option(
 )  # fmt: skip
 peak_option = click.option("--peak", help="Memory limit for each device, such as 2GiB.")
 backend_option = click.option(
-    "--backend", default="numpy", show_default=True,
+    "--backend", default="numpy", show_default=True, shell_complete=completion.backends,
     help="Backend to run on; `graphc backends` lists them.",
 )  # fmt: skip
 seed_option = click.option(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from graphc.cli import completion
 from graphc.cli.file_arguments import read_text
 from graphc.cli.run import order_option, shown_warnings, sparse_option, strategy_option
 from graphc.support.files import write_whole
@@ -29,7 +30,7 @@ output_option = click.option(
 @order_option
 @sparse_option
 @click.option(
-    "--after", default="partition", show_default=True,
+    "--after", default="partition", show_default=True, shell_complete=completion.passes,
     help="Pass to stop after; 'source' is the graph as written. A stage of the lowering to kernels "
     "(see graphc passes) prints the loop nests or kernels that it leaves.",
 )  # fmt: skip

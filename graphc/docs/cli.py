@@ -20,7 +20,14 @@ Generated from `graphc/cli` by `python -m graphc.docs.cli > spec/cli.md`.
     graphc COMMAND [OPTIONS] ARGUMENTS
 
 `graphc -h` and `graphc COMMAND -h` print help. Results are written to standard output; progress,
-warnings and errors to standard error.
+warnings and errors to standard error. `graphc --version` prints the version, which is also
+`graphc.__version__`.
+
+Commands, options, files, strategies, backends and error codes are completed in bash, zsh and fish:
+
+    eval "$(_GRAPHC_COMPLETE=bash_source graphc)"      # in ~/.bashrc
+    eval "$(_GRAPHC_COMPLETE=zsh_source graphc)"       # in ~/.zshrc
+    _GRAPHC_COMPLETE=fish_source graphc | source       # in ~/.config/fish/config.fish
 """
 
 

@@ -13,6 +13,7 @@ GRAPHC_ALONE=1      processes that a launcher started together train independent
 GRAPHC_CACHE=dir    where plans and compiled steps are kept; 0: nowhere
 GRAPHC_WATCH=host:port, GRAPHC_WATCH_TOKEN  set by `graphc run --launch` for its processes: where
                     the launcher listens, and the secret by which it knows them
+_GRAPHC_COMPLETE    set by a shell that completes a command
 """
 
 from __future__ import annotations
@@ -51,6 +52,11 @@ class Config:
     def watched(self) -> bool:
         """Whether the passes are printed or written to files."""
         return bool(self.debug or self.dump or self.verify > 1)
+
+
+def completion() -> str:
+    """What a shell that completes a command asks for (graphc.cli.completion), if one does."""
+    return os.environ.get("_GRAPHC_COMPLETE", "")
 
 
 @lru_cache(maxsize=1)
