@@ -13,7 +13,7 @@ from graphc.support.gc_pause import collector_paused
 from graphc.support.version import graphc_version
 
 if TYPE_CHECKING:
-    from graphc import callbacks, init, nn, optim
+    from graphc import callbacks, init, layers, nn, optim
     from graphc.api import StepTrainer, compile
     from graphc.autodiff.reverse_mode import gradients
     from graphc.compiler.driver import compile_module
@@ -70,6 +70,7 @@ _WHERE = {
     "stop_gradient": ("graphc.frontend.numpy.differentiating", "stop_gradient"),
     "custom_gradient": ("graphc.frontend.numpy.custom_gradient", "custom_gradient"),
     "custom_op": ("graphc.frontend.numpy.custom_op", "custom_op"),
+    "layers": ("graphc.layers", ""),
     "nn": ("graphc.nn", ""),
     "optim": ("graphc.optim", ""),
     "init": ("graphc.init", ""),
@@ -117,6 +118,7 @@ __all__ = [
     "gradients",
     "hyper",
     "init",
+    "layers",
     "load_module",
     "load_plan",
     "minimize",

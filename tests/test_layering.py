@@ -29,6 +29,7 @@ FLOORS = [
     {"cli"},
     {"docs"},
     {""},  # the front door: graphc/*.py
+    {"layers"},  # written with what a user has
 ]
 LEVEL = {name: i for i, floor in enumerate(FLOORS) for name in floor}
 LIBRARIES = {

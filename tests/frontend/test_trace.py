@@ -42,7 +42,7 @@ class Layer:
 
 
 def test_leaves_are_named_by_their_path() -> None:
-    tree = {"a": [1, (2, 3)], "p": Pair(4, {"k": 5}), "l": Layer(6), "n": None, 7: 8}
+    tree = {"a": [1, (2, 3)], "p": Pair(4, {"k": 5}), "l": Layer(np.int32(6)), "n": None, 7: 8}
     leaves, form = flatten(tree, "params")
     names = ["a.0", "a.1.0", "a.1.1", "p.left", "p.right.k", "l.w", "7"]
     assert list(leaves) == names == list(form.names)

@@ -10,6 +10,7 @@ import numpy as np
 from lowering.structures import Structure, of, squares
 
 from graphc import nn
+from graphc.frontend.numpy.functions import function
 from graphc.ir.op import _OPS, Op, register
 from graphc.ir.types import TensorType
 from graphc.ops.elementwise import Elementwise
@@ -144,7 +145,7 @@ def known() -> Iterator[None]:
     finally:
         for name in OPS:
             del _OPS[name]
-        nn._function.cache_clear()
+        function.cache_clear()
 
 
 # -- steps with each of them ----------------------------------------------------------------------

@@ -16,6 +16,7 @@ import numpy as np
 
 from graphc.frontend.numpy.declare import Param, declare
 from graphc.frontend.numpy.leaves import leaf_type, listed
+from graphc.frontend.numpy.parameters import parameters
 from graphc.frontend.numpy.pytree import Structure, flatten
 from graphc.frontend.numpy.session import TraceSession
 from graphc.frontend.numpy.tracer import Tracer
@@ -177,15 +178,14 @@ def float_argument(dtype: Any, span: Span | None) -> DType:
 
 def variables(session: TraceSession, tree: Any, kind: str) -> tuple[Any, Structure]:
     """The tree with a traced variable for every leaf."""
-    leaves, form = flatten(tree, kind)
+    leaves, form = parameters(tree, kind)
     read = {name: _variable(session, name, x, kind) for name, x in leaves.items()}
-    return form.build(read), form
+    return form.build(read, session.paths), form
 
 
-def _variable(session: TraceSession, name: str, given: Any, kind: str) -> Tracer:
+def _variable(session: TraceSession, name: str, leaf: Param, kind: str) -> Tracer:
     f = session.builder
-    leaf = given if isinstance(given, Param) else Param(given)
-    t = _type(name, given, kind)
+    t = _type(name, leaf, kind)
     trained = kind == "params" and leaf.trainable and t.dtype.kind == "f"
     if name in f.variables:
         raise GraphcError(
@@ -201,6 +201,7 @@ def _variable(session: TraceSession, name: str, given: Any, kind: str) -> Tracer
         origin=f.origin,
         order=leaf.order,
         sparse=leaf.sparse,
+        aggregation="none" if trained else leaf.aggregation,
     )
     read = declare(session, variable)
     if leaf.init is not None:

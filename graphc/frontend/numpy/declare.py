@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -47,25 +47,30 @@ class Param:
     trainable: bool = True
     order: Orders = NO_ORDERS
     sparse: str = ""
+    aggregation: str = "none"
 
 
 def param(
     first: Any, *, init: Initializer | None = None, dtype: Any = np.float32, decay: bool = True,
-    trainable: bool = True, order: str = "", sparse: str = "",
+    trainable: bool = True, order: str = "", sparse: str = "", aggregation: str = "none",
 ) -> Param:  # fmt: skip
     """A parameter with options, which takes the place of an array in the tree of parameters.
 
     first:     the first value; with `init`, the shape, and init makes the value
     decay:     whether weight decay applies
-    trainable: False keeps the parameter as it is
+    trainable: False keeps the parameter as it is, unless the step writes it (`graphc.update`)
     order:     how contributions to its gradient are added, such as "tree" (see graphc.ir.orders)
     sparse:    whether its gradient is kept as rows: auto, on or off (see graphc.ops.sparse)
+    aggregation: of one that is not trainable, as of a `graphc.state`
     """
-    orders, sparse = parse_orders(order), checked_mode(sparse)
+    leaf = Param(
+        first, decay=decay, trainable=trainable, order=parse_orders(order),
+        sparse=checked_mode(sparse), aggregation=aggregation,
+    )  # fmt: skip
     if init is None:
-        return Param(first, decay=decay, trainable=trainable, order=orders, sparse=sparse)
-    shape = as_shape(first)
-    return Param(None, init, shape, dtype_of(np.dtype(dtype)), decay, trainable, orders, sparse)
+        return leaf
+    made = dtype_of(np.dtype(dtype))
+    return replace(leaf, value=None, init=init, shape=as_shape(first), dtype=made)
 
 
 # -- in the function ------------------------------------------------------------------------------

@@ -85,8 +85,10 @@ def _converted(x: Any, module: str) -> str:
             return "a set has no order: write np.array(sorted(x))"
         case type():
             return "this is a class, not an instance of it"
+        case _ if callable(x) and hasattr(x, "__name__"):
+            return "pass functions through a closure, not as a leaf; in a layer they are settings"
         case _ if callable(x):
-            return "pass functions through a closure, not as a leaf"
+            return "a layer is a dataclass with __call__: write @dataclass above its class"
         case _ if hasattr(x, "__next__"):
             return "give one batch: next(iter(batches))"
         case _:

@@ -2,14 +2,23 @@
 
 `{"conv": {"w": w}, "layers": [a, b]}` has the leaves `conv.w`, `layers.0` and `layers.1`. None is a
 tree without leaves. Anything else that is not a container is a leaf.
+
+A dataclass with `__call__` is a layer. Inside of it, Python's numbers, strings and functions are
+settings, not leaves; anywhere, so is a field declared with `field(metadata={"static": True})`. A
+layer that is in a tree twice is one layer: its leaves are named by the first place.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from functools import partial
+from itertools import repeat
+from types import BuiltinFunctionType, FunctionType, MappingProxyType
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
 
 from graphc.support.errors import GraphcError
 
@@ -18,9 +27,13 @@ MAX_DEPTH = 100  # deeper is a tree that contains itself
 
 @dataclass(frozen=True)
 class Leaf:
-    """A step of `build`: take the leaf of this name."""
+    """A step of `build`: take the leaf of this name.
+
+    metadata: of the dataclass field that holds it
+    """
 
     name: str
+    metadata: Mapping[str, Any] = dataclasses.field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -28,14 +41,31 @@ class Join:
     """A step of `build`: make a container of the last `keys` results.
 
     kind, keys: what two trees of one form have in common
+    path: where the container is in the tree
     """
 
     kind: type
     keys: tuple[str, ...]
     make: Callable[[list[Any]], Any] = dataclasses.field(compare=False, repr=False)
+    path: str = dataclasses.field(default="", compare=False)
 
 
-PathStep: TypeAlias = Leaf | Join
+@dataclass(frozen=True)
+class Setting:
+    """A step of `build`: take this value, which is no leaf."""
+
+    value: Any = dataclasses.field(compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class SameLayer:
+    """A step of `build`: take the layer that was made before, at this path."""
+
+    path: str
+
+
+_NONE: Mapping[str, Any] = MappingProxyType({})
+PathStep: TypeAlias = Leaf | Join | Setting | SameLayer
 
 
 @dataclass(frozen=True)
@@ -51,6 +81,11 @@ class Structure:
         return tuple(s.name for s in self.steps if isinstance(s, Leaf))
 
     @property
+    def metadata(self) -> dict[str, Mapping[str, Any]]:
+        """What the dataclass fields that hold leaves say of them, by name."""
+        return {s.name: s.metadata for s in self.steps if isinstance(s, Leaf)}
+
+    @property
     def is_flat(self) -> bool:
         """Whether the tree is a plain dict of leaves, so that it equals the dict of its leaves
         by name."""
@@ -59,16 +94,27 @@ class Structure:
             return False
         return last.keys == self.names and len(leaves) == len(last.keys)
 
-    def build(self, leaves: Mapping[str, Any]) -> Any:
-        """The tree with these leaves, by name."""
+    def build(self, leaves: Mapping[str, Any], paths: dict[int, str] | None = None) -> Any:
+        """The tree with these leaves, by name.
+
+        paths: is given the path of each container of the tree, by its id
+        """
         done: list[Any] = []
+        made: dict[str, Any] = {}
         for step in self.steps:
             match step:
                 case Leaf(name):
                     done.append(leaves[name])
-                case Join(_, keys, make):
+                case Setting(value):
+                    done.append(value)
+                case SameLayer(path):
+                    done.append(made[path])
+                case Join(_, keys, make, path):
                     first = len(done) - len(keys)
                     done[first:] = [make(done[first:])]
+                    made[path] = done[first]
+        if paths is not None:
+            paths.update((id(x), path) for path, x in made.items())
         return done[0]
 
 
@@ -80,28 +126,73 @@ def flatten(tree: Any, root: str) -> tuple[dict[str, Any], Structure]:
     """
     leaves: dict[str, Any] = {}
     steps: list[PathStep] = []
-    work: list[tuple[str, int, Any]] = [("", 0, tree)]
+    layers: dict[int, str] = {}  # the paths of those that are complete, by id
+    work: list[_Visit] = [_Visit("", 0, tree)]
     while work:
-        path, depth, item = work.pop()
-        if isinstance(item, Join):
-            steps.append(item)
-            continue
-        parts = _parts(item, path or root)
-        if parts is None:
+        visit = work.pop()
+        path, depth, item = visit.path, visit.depth, visit.item
+        if visit.join is not None:
+            steps.append(visit.join)
+            layers[id(item)] = path
+        elif visit.inside and _is_setting(item):
+            steps.append(Setting(item))
+        elif _is_layer(item) and id(item) in layers:
+            steps.append(SameLayer(layers[id(item)]))
+        elif (parts := _parts(item, path or root)) is None:
             _add_leaf(leaves, path or root, item)
-            steps.append(Leaf(path or root))
-            continue
-        if depth > MAX_DEPTH:
+            steps.append(Leaf(path or root, visit.metadata))
+        elif depth > MAX_DEPTH:
             raise GraphcError("G0806", f"'{path}' is nested too deeply: does it contain itself?")
-        join, children, named = parts
-        prefix = path if path or named else root
-        work.append(("", 0, join))
-        below = [
-            (f"{prefix}.{key}" if prefix else key, depth + 1, child)
-            for key, child in zip(join.keys, children, strict=True)
-        ]
-        work.extend(reversed(below))
+        else:
+            work += reversed(_below(visit, parts, root))
     return leaves, Structure(tuple(steps))
+
+
+class _Visit(NamedTuple):
+    """A part of a tree that `flatten` has still to do.
+
+    inside: whether it is a part of a layer
+    metadata: of the dataclass field that holds it
+    join: given when its children are done
+    """
+
+    path: str
+    depth: int
+    item: Any
+    inside: bool = False
+    metadata: Mapping[str, Any] = _NONE
+    join: Join | None = None
+
+
+def _below(visit: _Visit, parts: _Parts, root: str) -> list[_Visit]:
+    """The children of a container, and then itself again."""
+    path, depth, item = visit.path, visit.depth + 1, visit.item
+    prefix = path if path or parts.named else root
+    inside = visit.inside or _is_layer(item)
+    below = [
+        _Visit(f"{prefix}.{key}" if prefix else key, depth, child, inside, metadata)
+        for key, child, metadata in zip(
+            parts.join.keys, parts.children, parts.metadata or repeat(_NONE), strict=False
+        )
+    ]
+    join = dataclasses.replace(parts.join, path=path)
+    return [*below, visit._replace(join=join)]
+
+
+def _is_layer(item: Any) -> bool:
+    kind = type(item)
+    return dataclasses.is_dataclass(kind) and callable(item) and kind not in _LEAVES
+
+
+_PLAIN = (bool, int, float, complex, str, bytes, type, np.dtype, range, slice)
+_FUNCTIONS = (FunctionType, BuiltinFunctionType, np.ufunc, type(np.mean))
+
+
+def _is_setting(item: Any) -> bool:
+    """Whether a part of a layer is no leaf. An object that is called may hold arrays."""
+    if isinstance(item, partial):
+        return isinstance(item.func, _FUNCTIONS)
+    return isinstance(item, (*_PLAIN, *_FUNCTIONS)) and not isinstance(item, np.generic)
 
 
 def _add_leaf(leaves: dict[str, Any], name: str, item: Any) -> None:
@@ -110,44 +201,57 @@ def _add_leaf(leaves: dict[str, Any], name: str, item: Any) -> None:
     leaves[name] = item
 
 
-def _parts(item: Any, path: str) -> tuple[Join, list[Any], bool] | None:
-    """A container's join, its children and whether it names them; None for a leaf."""
+class _Parts(NamedTuple):
+    """A container's join and its children.
+
+    named: whether the container has names for them
+    metadata: of the dataclass fields that hold them
+    """
+
+    join: Join
+    children: Sequence[Any] = ()
+    named: bool = True
+    metadata: Sequence[Mapping[str, Any]] = ()
+
+
+def _parts(item: Any, path: str) -> _Parts | None:
+    """The parts of a container; None for a leaf."""
     kind = type(item)
     match item:
         case None:
-            return Join(kind, (), lambda _: None), [], True
+            return _Parts(Join(kind, (), lambda _: None))
         case dict():
             keys = tuple(_key(k, path) for k in item)
             names = list(item)
-            return (
-                Join(kind, keys, lambda xs: dict(zip(names, xs, strict=True))),
-                [*item.values()],
-                True,
-            )
+            join = Join(kind, keys, lambda xs: dict(zip(names, xs, strict=True)))
+            return _Parts(join, [*item.values()])
         case tuple() if _is_namedtuple(kind):
-            return Join(kind, kind._fields, lambda xs: kind(*xs)), list(item), True
+            return _Parts(Join(kind, kind._fields, lambda xs: kind(*xs)), list(item))
         case list() | tuple() if kind in (list, tuple):
-            return Join(kind, tuple(map(str, range(len(item)))), kind), list(item), False
+            return _Parts(Join(kind, tuple(map(str, range(len(item)))), kind), list(item), False)
         case _ if dataclasses.is_dataclass(kind) and not isinstance(item, type):
             return _dataclass_parts(item)
         case _:
             return None
 
 
-def _dataclass_parts(item: Any) -> tuple[Join, list[Any], bool] | None:
+def _dataclass_parts(item: Any) -> _Parts | None:
     if type(item) in _LEAVES:
         return None
-    names = tuple(f.name for f in dataclasses.fields(item))
-    children = [getattr(item, name) for name in names]
+    given = dataclasses.fields(item)
+    parts = [f for f in given if not f.metadata.get("static")]
+    names = tuple(f.name for f in parts)
+    settings = {f.name: getattr(item, f.name) for f in given if f.metadata.get("static")}
 
     def make(xs: list[Any]) -> Any:
         # A fresh object without __init__, which may have checks that traced values do not pass.
         instance = object.__new__(type(item))
-        for name, x in zip(names, xs, strict=True):
+        for name, x in (*settings.items(), *zip(names, xs, strict=True)):
             object.__setattr__(instance, name, x)
         return instance
 
-    return Join(type(item), names, make), children, True
+    children = [getattr(item, name) for name in names]
+    return _Parts(Join(type(item), names, make), children, metadata=[f.metadata for f in parts])
 
 
 _LEAVES: set[type] = set()

@@ -45,6 +45,8 @@ class TraceSession:
     notes:   what the user should know, as errors that become warnings
     wide:    whether a param, a state or an entry of the batch is f64
     size:    the number of examples of the example batch; 0 if it has none
+    paths:   where the parts of the trees of variables are in them, by id
+    layer:   the path of the layer that is being called, None outside of layers
     """
 
     builder: Builder
@@ -58,6 +60,8 @@ class TraceSession:
     wide: bool = False
     size: int = 0
     over: bool = False
+    paths: dict[int, str] = field(default_factory=dict)
+    layer: str | None = None
 
     def note(self, code: str, message: str, help: str | None = None) -> None:
         """Note something at the user's line, once for each line."""

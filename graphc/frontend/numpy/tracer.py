@@ -145,7 +145,9 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin, Traced, InGraph):
                     return _written(self._session, result, outs)
             except GraphcError as error:
                 raise error.at(span) from None
-        return self._viewed(wrap(self._session, renamed(f, result, span, before)), handler)
+        return self._viewed(
+            wrap(self._session, renamed(self._session, result, span, before)), handler
+        )
 
     def _viewed(self, result: Any, handler: Handler) -> Any:
         """Note that the result shares this array's memory, if it does in NumPy."""
@@ -256,10 +258,13 @@ def _checked_call(
         raise GraphcError("G0810", text) from None
 
 
-def renamed(f: Builder, result: Any, span: Span | None, before: int) -> Any:
+def renamed(session: TraceSession, result: Any, span: Span | None, before: int) -> Any:
     """The result, renamed to the variable to which the user assigns it, if its node was just
-    made."""
+    made, and not by a part of a layer."""
+    f = session.builder
     if not isinstance(result, Value) or span is None or len(f.nodes) == before:
+        return result
+    if session.layer is not None:
         return result
     name = assigned_name(span)
     taken = result.name in f.updates.values() or result.name in f.outputs.values()

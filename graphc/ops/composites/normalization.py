@@ -42,6 +42,7 @@ def rms_norm(
 def batch_norm(
     f: Builder, x: Operand, scale: Operand | None = None, shift: Operand | None = None,
     axis: int = -1, momentum: float = 0.9, eps: float = 1e-5, name: str | None = None,
+    mean: Value | None = None, var: Value | None = None,
 ) -> Value:  # fmt: skip
     """`y = (x - mean) / sqrt(var + eps) * scale + shift` for every position along `axis`
 
@@ -49,47 +50,53 @@ def batch_norm(
     states `name.mean` and `name.var` follow: `s = momentum * s + (1 - momentum) * batch`. In
     evaluation, the states are used. For per_replica(x), the statistics are each replica's own, and
     the states follow their mean over the replicas. name is the scope's next `batch_norm` unless
-    given; it must be the same in both modes. (Ioffe, Szegedy 2015)
+    given; it must be the same in both modes. mean and var, given together, are states of the step
+    to be used instead. (Ioffe, Szegedy 2015)
     """
     narrow = floats(f, x)
     value = widened(f, narrow)
     channel = dim_of("batch_norm", axis, value.rank)
     dims = tuple(i for i in range(value.rank) if i != channel)
-    states = _Statistics(f, name or f.key("batch_norm"), value, channel)
+    states = _running(f, value, channel, name, mean, var)
     if f.training:
-        mean = f.mean(value, dims)
-        centered = value - along(f, mean, value, dims)
-        var = f.mean(centered * centered, dims)
-        states.follow(f, mean, var, momentum)
+        center = f.mean(value, dims)
+        centered = value - along(f, center, value, dims)
+        spread = f.mean(centered * centered, dims)
+        _follow(f, states, (center, spread), momentum)
     else:
-        mean, var = states.mean, states.var
-        centered = value - along(f, mean, value, dims)
-    y = centered * along(f, f.rsqrt(var + eps), value, dims)
+        center, spread = states
+        centered = value - along(f, center, value, dims)
+    y = centered * along(f, f.rsqrt(spread + eps), value, dims)
     parts = [None if v is None else _channels(f, v, value, dims) for v in (scale, shift)]
     return _affine(f.to_dtype(y, narrow.dtype), *parts)
 
 
-class _Statistics:
-    """The running mean and variance of a batch norm, as states."""
+def _running(
+    f: Builder, x: Value, channel: int, name: str | None, mean: Value | None, var: Value | None
+) -> tuple[Value, Value]:
+    """The running mean and variance, states that are given or else declared."""
+    t = TensorType((x.shape[channel],), x.dtype)
+    if mean is None and var is None:
+        name = name or f.key("batch_norm")
+        made = {"aggregation": "mean", "origin": f.origin}
+        first = f.declare(Variable(f"{name}.mean", t, "state", **made))  # type: ignore[arg-type]
+        second = Variable(f"{name}.var", t, "state", fill=1.0, **made)  # type: ignore[arg-type]
+        return first, f.declare(second)
+    for given in (mean, var):
+        good = given is not None and given.node.op.source == "variable" and given.type == t
+        require(good, f"batch_norm: mean and var are two states {t}, or neither is given")
+    assert mean is not None and var is not None
+    return mean, var
 
-    def __init__(self, f: Builder, name: str, x: Value, channel: int) -> None:
-        self.name = name
-        t = TensorType((x.shape[channel],), x.dtype)
-        self.mean = f.declare(
-            Variable(f"{name}.mean", t, "state", aggregation="mean", origin=f.origin)
-        )
-        self.var = f.declare(
-            Variable(f"{name}.var", t, "state", fill=1.0, aggregation="mean", origin=f.origin)
-        )
 
-    def follow(self, f: Builder, mean: Value, var: Value, momentum: float) -> None:
-        """Set the updates of the states."""
-        require(
-            0 <= momentum <= 1, f"batch_norm: momentum {momentum} is not in [0, 1]", code="G0206"
-        )
-        for state, new in ((self.mean, mean), (self.var, var)):
-            mixed = momentum * state + (1 - momentum) * f.stop_gradient(new)
-            _update(f, state.node.op.attributes["source_name"], mixed)
+def _follow(
+    f: Builder, states: tuple[Value, Value], now: tuple[Value, Value], momentum: float
+) -> None:
+    """Set the updates of the states."""
+    require(0 <= momentum <= 1, f"batch_norm: momentum {momentum} is not in [0, 1]", code="G0206")
+    for state, new in zip(states, now, strict=True):
+        mixed = momentum * state + (1 - momentum) * f.stop_gradient(new)
+        _update(f, state.node.op.attributes["source_name"], mixed)
 
 
 def _update(f: Builder, variable: str, value: Value) -> None:

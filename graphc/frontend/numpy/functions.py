@@ -1,0 +1,87 @@
+"""Composites and ops as functions of traced arrays: what `graphc.nn.NAME` is."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from graphc.frontend.language.call import as_operand, form_of, handed_over
+from graphc.frontend.language.names import Builtin
+from graphc.frontend.numpy.caller import user_span
+from graphc.frontend.numpy.session import current
+from graphc.frontend.numpy.tracer import renamed, unwrap, wrap
+from graphc.frontend.operands import operand
+from graphc.ir.builder import Builder, Value
+from graphc.ir.op import all_ops
+from graphc.ir.registry import COMPOSITES
+from graphc.ir.types import dtype_of
+from graphc.support.errors import GraphcError
+
+
+def names() -> tuple[str, ...]:
+    """The names of all of them."""
+    ops = (name for name, op in all_ops().items() if not op.source and not op.conversion)
+    return tuple(sorted({*COMPOSITES, *ops}))
+
+
+@cache
+def function(name: str) -> Callable[..., Any]:
+    """The function of that name, one of `names`."""
+    composite = COMPOSITES.get(name)
+
+    def call(*args: Any, **options: Any) -> Any:
+        session = current(f"graphc.nn.{name}")
+        f, span = session.builder, user_span()
+        before = len(f.nodes)
+        with f.at(span):
+            try:
+                given = [_argument(f, x) for x in unwrap(args, f)]
+                others = {k: _argument(f, unwrap(x, f)) for k, x in options.items()}
+                result = renamed(session, _checked(name, f, given, others), span, before)
+                session.note_dtype((*args, *options.values()), result)
+            except GraphcError as error:
+                raise error.at(span) from None
+        return wrap(session, result)
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = composite.__doc__ if composite else all_ops()[name].__doc__
+    if composite:
+        signature = inspect.signature(composite)
+        call.__signature__ = signature.replace(  # type: ignore[attr-defined]
+            parameters=list(signature.parameters.values())[1:]
+        )
+    return call
+
+
+def _checked(name: str, f: Builder, args: list[Any], options: dict[str, Any]) -> Any:
+    function = COMPOSITES.get(name)
+    like = next((x.dtype for x in (*args, *options.values()) if isinstance(x, Value)), None)
+    if function is None:
+        return getattr(f, name)(*(as_operand(f, x, like) for x in args), **options)
+    form = form_of(Builtin(name, function))
+    try:
+        bound = form.signature.bind(f, *args, **options)
+    except TypeError as error:
+        raise GraphcError("G0810", f"graphc.nn.{name}: {error}") from None
+    for key, x in bound.arguments.items():  # a count of the batch stays one, where a tensor may be
+        bound.arguments[key] = handed_over(f, x, form.kinds.get(key, Any), like)
+    return function(*bound.args, **bound.kwargs)
+
+
+def _argument(f: Builder, x: Any) -> Any:
+    """An argument as composites take it: arrays become values, NumPy dtypes become graphc's."""
+    match x:
+        case np.ndarray() | np.generic():
+            return operand(f, x)
+        case np.dtype():
+            return dtype_of(x)
+        case type() if issubclass(x, np.generic):
+            return dtype_of(np.dtype(x))
+        case list() | tuple() if any(isinstance(item, np.ndarray) for item in x):
+            return [_argument(f, item) for item in x]
+        case _:
+            return x

@@ -1,0 +1,50 @@
+"""Calls of layers: what a layer computes has its place in the tree of parameters as its scope."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from graphc.frontend.numpy.caller import user_span
+from graphc.frontend.numpy.session import TraceSession, current
+from graphc.frontend.numpy.tracer import Tracer, renamed, unwrap
+
+S = TypeVar("S")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def layer_call(
+    function: Callable[Concatenate[S, P], R],
+) -> Callable[Concatenate[S, P], R]:
+    """Make a method the call of a layer.
+
+    Its nodes have the scope `encoder/layers.0` if the layer is `encoder.layers[0]`, so that
+    pictures and the keys of random numbers name it. The result has the name to which the user
+    assigns it. Raises G0807 outside of a traced function.
+    """
+
+    @wraps(function)
+    def call(self: S, /, *args: P.args, **options: P.kwargs) -> R:
+        session = current(f"the layer {type(self).__name__}")
+        f, outer = session.builder, session.layer
+        path, before = session.paths.get(id(self), ""), len(f.nodes)
+        session.layer = path
+        try:
+            with _inside(session, path, outer):
+                result: Any = function(self, *args, **options)
+        finally:
+            session.layer = outer
+        if outer is None and isinstance(result, Tracer):
+            result._value = renamed(session, unwrap(result, f), user_span(), before)
+        return result  # type: ignore[no-any-return]
+
+    return call
+
+
+def _inside(session: TraceSession, path: str, outer: str | None) -> AbstractContextManager[None]:
+    """The scope of a layer, within that of the layer that calls it."""
+    within = path.removeprefix(f"{outer}.") if outer else path
+    return session.builder.scope(within) if within else nullcontext()

@@ -1,0 +1,104 @@
+"""Dense layers, embeddings, dropout, and layers one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from graphc import init, nn
+from graphc.frontend.numpy.layer_calls import layer_call
+from graphc.layers.base import GLOROT, NO_DECAY, UNIFORM, Array, Layer
+from graphc.ops.initializers import Initializer
+
+
+@dataclass(eq=False)
+class Dense(Layer):
+    """`y = x @ w + b`, on the last dim
+
+    x [.., inputs] -> y [.., outputs]. w [inputs, outputs] is glorot_uniform, b [outputs] zeros.
+    """
+
+    inputs: int
+    outputs: int
+    bias: bool = True
+    init: Initializer = GLOROT
+    w: Array = field(init=False, repr=False)
+    b: Array | None = field(init=False, repr=False, metadata=NO_DECAY)
+
+    def __post_init__(self) -> None:
+        self.w = self._param((self.inputs, self.outputs), self.init)
+        self.b = self._param(self.outputs, init.zeros()) if self.bias else None
+
+    @layer_call
+    def __call__(self, x: Array) -> Array:
+        return nn.dense(x, self.w, self.b)
+
+
+@dataclass(eq=False)
+class Embedding(Layer):
+    """`y[i.., :] = table[ids[i..], :]`; an id outside 0 .. rows-1 is an error at run time
+
+    ids [..] -> y [.., width]. table [rows, width] is uniform in [-0.05, 0.05), as in Keras.
+    """
+
+    rows: int
+    width: int
+    init: Initializer = UNIFORM
+    table: Array = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.table = self._param((self.rows, self.width), self.init)
+
+    @layer_call
+    def __call__(self, ids: Array) -> Array:
+        return nn.embedding(self.table, ids)
+
+
+@dataclass(eq=False)
+class Dropout(Layer):
+    """`y = x / (1 - rate)`, or 0 with probability `rate`; x itself in evaluation"""
+
+    rate: float = 0.5
+    seed: int | None = None
+
+    @layer_call
+    def __call__(self, x: Array) -> Array:
+        return nn.dropout(x, self.rate, seed=self.seed)
+
+
+@dataclass(eq=False)
+class Flatten(Layer):
+    """`y` is x with all dims but the first as one: [n, ..] -> [n, m]"""
+
+    @layer_call
+    def __call__(self, x: Array) -> Array:
+        return nn.flatten(x, keep=1)
+
+
+@dataclass(eq=False, init=False)
+class Sequential(Layer):
+    """The composition of layers and functions: the result of each is given to the next
+
+    Sequential(Dense(64, 128), nn.relu, Dense(128, 10)); `model[0]` is its first layer.
+    """
+
+    layers: tuple[Callable[[Any], Any], ...]
+
+    def __init__(self, *layers: Callable[[Any], Any]) -> None:
+        self.layers = layers
+
+    @layer_call
+    def __call__(self, x: Any) -> Any:
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+    def __getitem__(self, i: int) -> Any:
+        return self.layers[i]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.layers)
+
+    def __len__(self) -> int:
+        return len(self.layers)
