@@ -16,7 +16,7 @@ _Scalar: TypeAlias = bool | int | float
 _Operand: TypeAlias = _Array | np.generic | _Scalar
 _Axis: TypeAlias = int | Sequence[int] | None
 _Key: TypeAlias = int | builtins.slice | EllipsisType | _Array | None
-_Padding: TypeAlias = Literal["same", "valid"] | int | Sequence[int | Sequence[int]]
+_Padding: TypeAlias = Literal["same", "valid", "causal"] | int | Sequence[int | Sequence[int]]
 
 def abs(
     x: _Operand,
@@ -154,12 +154,13 @@ def attention(
     mask: _Array | None = None,
     causal: bool = False,
     scale: float | None = None,
+    dropout: float = 0.0,
 ) -> _Array:
     """`y = softmax(q k^T * scale) v`, over the last two dims
 
     q [.., t, d], k [.., s, d], v [.., s, e] -> [.., t, e], with equal leading dims. mask is bool,
     broadcast to [.., t, s]: true where q may see k. causal: q at i sees k at j <= i + s - t.
-    scale is 1 / sqrt(d) unless given.
+    scale is 1 / sqrt(d) unless given. dropout: the rate at which weights are dropped in training.
     """
 
 def avg_pool(
@@ -167,8 +168,14 @@ def avg_pool(
     size: int | Sequence[int] = 2,
     stride: int | Sequence[int] | None = None,
     padding: _Padding = 'valid',
+    dilation: int | Sequence[int] = 1,
+    ceil_mode: bool = False,
+    count_include_pad: bool = False,
 ) -> _Array:
-    """`y` is the mean of every window's entries, padding not counted; as max_pool
+    """`y` is the mean of every window's entries; as max_pool
+
+    Padding does not count as entries, unless with count_include_pad; what ceil_mode adds never
+    does.
     """
 
 def batch_norm(
@@ -239,6 +246,13 @@ def ceil(
     """`y` is the smallest integer >= x
     """
 
+def celu(
+    x: _Operand,
+    alpha: float = 1.0,
+) -> _Array:
+    """`y = x where x > 0, else alpha * (e^(x / alpha) - 1)` (Barron 2017)
+    """
+
 def clip(
     x: _Operand,
     low: _Operand | None = None,
@@ -280,7 +294,8 @@ def conv1d(
 ) -> _Array:
     """`y[n, i, o] = sum w[p, c, o] * x[n, i*stride + p*dilation, c] + b[o]`
 
-    x [n, length, c], w [p, c / groups, o], b [o]; padding as in conv2d.
+    x [n, length, c], w [p, c / groups, o], b [o]; padding as in conv2d, or "causal": all of it
+    before, so that no place sees later ones.
     """
 
 def conv2d(
@@ -298,6 +313,67 @@ def conv2d(
     rounded up), "valid" (none), or numbers as in pad. The sum is a cross-correlation.
     """
 
+def conv3d(
+    x: _Operand,
+    w: _Operand,
+    b: _Operand | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: _Padding = 'same',
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+) -> _Array:
+    """`y[n, i, j, k, o] = sum w[p, q, r, c, o] * x[n, i*stride + p*dilation, .., c] + b[o]`
+
+    x [n, depth, height, width, c], w [p, q, r, c / groups, o], b [o]; padding as in conv2d.
+    """
+
+def conv_transpose1d(
+    x: _Operand,
+    w: _Operand,
+    b: _Operand | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: _Padding = 'same',
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+    output_padding: int | Sequence[int] = 0,
+) -> _Array:
+    """`y[n, i*stride + p*dilation, o] += sum w[p, c, o] * x[n, i, c]`, then + b[o]
+
+    x [n, length, c], w [p, c, o / groups], b [o]; padding as in conv_transpose2d.
+    """
+
+def conv_transpose2d(
+    x: _Operand,
+    w: _Operand,
+    b: _Operand | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: _Padding = 'same',
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+    output_padding: int | Sequence[int] = 0,
+) -> _Array:
+    """`y[n, i*stride + p*dilation, j*stride + .., o] += sum w[p, q, c, o] * x[n, i, j, c]`, + b[o]
+
+    x [n, height, width, c], w [p, q, c, o / groups], b [o]. padding is what a convolution from y
+    to x has, and is cut off: "same" gives length * stride, "valid" all that is written,
+    (length - 1) * stride + (size - 1) * dilation + 1; output_padding more entries at the end.
+    """
+
+def conv_transpose3d(
+    x: _Operand,
+    w: _Operand,
+    b: _Operand | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: _Padding = 'same',
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+    output_padding: int | Sequence[int] = 0,
+) -> _Array:
+    """`y[n, i*stride + p*dilation, .., o] += sum w[p, q, r, c, o] * x[n, i, j, k, c]`, then + b[o]
+
+    x [n, depth, height, width, c], w [p, q, r, c, o / groups], b [o]; see conv_transpose2d.
+    """
+
 def cos(
     x: _Operand,
 ) -> _Array:
@@ -308,6 +384,15 @@ def cosh(
     x: _Operand,
 ) -> _Array:
     """`y = (e^x + e^-x) / 2`, whose gradient is exact near 0; it overflows no sooner than y
+    """
+
+def cosine_similarity(
+    a: _Operand,
+    b: _Operand,
+    axis: int = -1,
+    eps: float = 1e-08,
+) -> _Array:
+    """`y = sum(a * b) / (|a| |b|)` over `axis`, each norm at least eps
     """
 
 def cotangent(
@@ -595,10 +680,23 @@ def global_avg_pool(
     """`y[n, c]` is the mean of x [n, .., c] over all dims but the first and the last
     """
 
+def global_max_pool(
+    x: _Operand,
+) -> _Array:
+    """`y[n, c]` is the largest entry of x [n, .., c] over all dims but the first and the last
+    """
+
 def global_norm(
     xs: Iterable[_Array],
 ) -> _Array:
     """`y = sqrt(sum of the squares of all entries of all xs)`, at least in f32
+    """
+
+def glu(
+    x: _Operand,
+    axis: int = -1,
+) -> _Array:
+    """`y = a * sigmoid(b)`, a and b the halves of x along `axis` (Dauphin et al. 2017)
     """
 
 def gradient(
@@ -613,6 +711,19 @@ def gradient_rows(
     of: str,
 ) -> _Array:
     """`y = x`, the complete rows of the gradient of the variable `of`: equal indices are joined
+    """
+
+def group_norm(
+    x: _Operand,
+    groups: int,
+    scale: _Operand | None = None,
+    shift: _Operand | None = None,
+    eps: float = 1e-05,
+) -> _Array:
+    """`y = (x - mean) / sqrt(var + eps) * scale + shift` over each group of channels
+
+    x [n, .., c]; mean and variance are those of an example's c / groups channels that follow each
+    other, over all places; scale and shift [c]. (Wu, He 2018)
     """
 
 def gru_cell(
@@ -636,6 +747,25 @@ def gt(
     """`y = a > b`
     """
 
+def hard_sigmoid(
+    x: _Operand,
+) -> _Array:
+    """`y = min(max(x / 6 + 1/2, 0), 1)`
+    """
+
+def hard_swish(
+    x: _Operand,
+) -> _Array:
+    """`y = x * hard_sigmoid(x)` (Howard et al. 2019)
+    """
+
+def hinge(
+    prediction: _Operand,
+    target: _Operand,
+) -> _Array:
+    """`y = mean(max(1 - t * prediction, 0))` over all entries, for targets t of -1 and 1
+    """
+
 def huber(
     prediction: _Operand,
     target: _Operand,
@@ -656,6 +786,17 @@ def inner(
     b: _Operand,
 ) -> _Array:
     """`y` sums over the last dims of a and b
+    """
+
+def instance_norm(
+    x: _Operand,
+    scale: _Operand | None = None,
+    shift: _Operand | None = None,
+    eps: float = 1e-05,
+) -> _Array:
+    """`y = (x - mean) / sqrt(var + eps) * scale + shift` over the places of each example's channel
+
+    x [n, .., c], scale and shift [c]. (Ulyanov, Vedaldi, Lempitsky 2016)
     """
 
 def integer_power(
@@ -703,6 +844,14 @@ def join_replicas(
     x: _Operand,
 ) -> _Array:
     """`y` is the whole batch: each example's entry as its own replica computed it
+    """
+
+def kl_divergence(
+    p: _Operand,
+    q: _Operand,
+    epsilon: float = 1e-07,
+) -> _Array:
+    """`y = sum(p * log(p / q))` per example, over the last dim; both kept in [epsilon, 1]
     """
 
 def layer_norm(
@@ -853,10 +1002,13 @@ def max_pool(
     size: int | Sequence[int] = 2,
     stride: int | Sequence[int] | None = None,
     padding: _Padding = 'valid',
+    dilation: int | Sequence[int] = 1,
+    ceil_mode: bool = False,
 ) -> _Array:
     """`y` is the largest entry of every window
 
-    x [n, height, width, c]; stride is the size unless given.
+    x [n, length.., c], with 1 to 3 lengths; stride is the size unless given. ceil_mode: a last
+    window that begins within x, but does not end there, counts too.
     """
 
 def maximum(
@@ -897,6 +1049,12 @@ def minimum(
     b: _Operand,
 ) -> _Array:
     """`y` is the smaller of a and b; a tie's gradient goes to b
+    """
+
+def mish(
+    x: _Operand,
+) -> _Array:
+    """`y = x * tanh(softplus(x))` (Misra 2019)
     """
 
 def mod(
@@ -964,6 +1122,14 @@ def norm(
     keepdims: bool = False,
 ) -> _Array:
     """`y = (sum |x|^ord)^(1/ord)` over `axis`, for ord 1, 2 or inf; no gradient at 0 for 2
+    """
+
+def normalize(
+    x: _Operand,
+    axis: _Axis = -1,
+    eps: float = 1e-12,
+) -> _Array:
+    """`y = x / max(|x|, eps)`, the norm over `axis`; the gradient at 0 is that of x / eps
     """
 
 def one_hot(
@@ -1127,6 +1293,12 @@ def relu(
     """`y = max(x, 0)`; its gradient at 0 is 0
     """
 
+def relu6(
+    x: _Operand,
+) -> _Array:
+    """`y = min(max(x, 0), 6)` (Krizhevsky 2010)
+    """
+
 def repeat(
     x: _Operand,
     times: int,
@@ -1195,6 +1367,30 @@ def roll(
     """`y[i] = x[i - shift]` along `axis`, cyclically (None: of x flattened)
     """
 
+def rotary(
+    x: _Operand,
+    positions: _Operand | None = None,
+    base: float = 10000.0,
+    interleaved: bool = False,
+) -> _Array:
+    """`y` is x with pairs of entries rotated by position * base^(-2i/d), for the i-th pair
+
+    x [.., t, d]; positions [t] or [.., t], counted from 0 along t unless given. Of queries and
+    keys, so that a score depends on how far apart they are. (Su, Lu, Pan, Murtadha, Wen, Liu 2021)
+    """
+
+def rotate_pairs(
+    x: _Operand,
+    cos: _Operand,
+    sin: _Operand,
+    interleaved: bool = False,
+) -> _Array:
+    """`y = (a cos - b sin, a sin + b cos)` for every pair (a, b) of entries along the last dim
+
+    x [.., d]; cos and sin, broadcast to [.., d / 2], of the angle by which a pair is rotated. A
+    pair is entry i and entry i + d / 2; if interleaved, entry 2i and entry 2i + 1.
+    """
+
 def round(
     x: _Operand,
 ) -> _Array:
@@ -1258,6 +1454,12 @@ def select(
     c: _Operand,
 ) -> _Array:
     """`y = a where c, else b`: never a product, so that a NaN in the other value stays out
+    """
+
+def selu(
+    x: _Operand,
+) -> _Array:
+    """`y = 1.0507 * (x where x > 0, else 1.67326 * (e^x - 1))` (Klambauer et al. 2017)
     """
 
 def shift_left(
@@ -1477,6 +1679,17 @@ def tile(
     times: int | Sequence[int],
 ) -> _Array:
     """`y` is x repeated `times` along each dim (aligned from the right)
+    """
+
+def top_k(
+    x: _Operand,
+    k: int,
+    axis: int = -1,
+    largest: bool = True,
+) -> tuple[_Array, _Array]:
+    """The `k` largest entries along `axis`, the largest first, and their indices (i32)
+
+    With largest=false the smallest, the smallest first. Of equal entries the first comes first.
     """
 
 def trace(

@@ -34,7 +34,7 @@ _Scalar: TypeAlias = bool | int | float
 _Operand: TypeAlias = _Array | np.generic | _Scalar
 _Axis: TypeAlias = int | Sequence[int] | None
 _Key: TypeAlias = int | builtins.slice | EllipsisType | _Array | None
-_Padding: TypeAlias = Literal["same", "valid"] | int | Sequence[int | Sequence[int]]
+_Padding: TypeAlias = Literal["same", "valid", "causal"] | int | Sequence[int | Sequence[int]]
 '''
 
 # What an annotation of a composite is to its user; the longest words first.

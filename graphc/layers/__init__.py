@@ -12,18 +12,47 @@ A layer's arrays are parameters, named by their path: `layers.0.w`. Numbers, str
 are settings. Your own layer is a dataclass with `__call__`.
 """
 
+from graphc.layers.attention import MultiHeadAttention
 from graphc.layers.base import Layer
+from graphc.layers.convolution import (
+    AvgPool,
+    Conv1d,
+    Conv2d,
+    Conv3d,
+    ConvTranspose1d,
+    ConvTranspose2d,
+    ConvTranspose3d,
+    GlobalAvgPool,
+    GlobalMaxPool,
+    MaxPool,
+)
 from graphc.layers.core import Dense, Dropout, Embedding, Flatten, Sequential
-from graphc.layers.normalization import BatchNorm, LayerNorm, RMSNorm
+from graphc.layers.normalization import BatchNorm, GroupNorm, LayerNorm, RMSNorm
+from graphc.layers.recurrent import GRU, LSTM, Bidirectional
 
 __all__ = [
+    "GRU",
+    "LSTM",
+    "AvgPool",
     "BatchNorm",
+    "Bidirectional",
+    "Conv1d",
+    "Conv2d",
+    "Conv3d",
+    "ConvTranspose1d",
+    "ConvTranspose2d",
+    "ConvTranspose3d",
     "Dense",
     "Dropout",
     "Embedding",
     "Flatten",
+    "GlobalAvgPool",
+    "GlobalMaxPool",
+    "GroupNorm",
     "Layer",
     "LayerNorm",
+    "MaxPool",
+    "MultiHeadAttention",
     "RMSNorm",
     "Sequential",
 ]

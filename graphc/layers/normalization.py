@@ -58,6 +58,28 @@ class LayerNorm(Layer):
 
 
 @dataclass(eq=False)
+class GroupNorm(Layer):
+    """`y = (x - mean) / sqrt(var + eps) * scale + shift` over each group of an example's channels
+
+    x [n, .., channels]. With as many groups as channels it is instance normalization.
+    """
+
+    groups: int
+    channels: int
+    eps: float = 1e-5
+    scale: Array = field(init=False, repr=False, metadata=NO_DECAY)
+    shift: Array = field(init=False, repr=False, metadata=NO_DECAY)
+
+    def __post_init__(self) -> None:
+        self.scale = self._param(self.channels, init.ones())
+        self.shift = self._param(self.channels, init.zeros())
+
+    @layer_call
+    def __call__(self, x: Array) -> Array:
+        return nn.group_norm(x, self.groups, self.scale, self.shift, self.eps)
+
+
+@dataclass(eq=False)
 class RMSNorm(Layer):
     """`y = x / sqrt(mean(x^2) + eps) * scale` over the last dim, of length `width`"""
 

@@ -91,6 +91,27 @@ def _silu_slope(x: Array) -> Array:
     return np.asarray(sigmoid(x) * (1 + np.where(np.isinf(x), 0, x) * sigmoid(-x)))
 
 
+SCALE, ALPHA = L("1.0507009873554804934193349852946"), L("1.6732632423543772848170429916717")
+
+
+def _selu(x: Array) -> Array:
+    return np.asarray(SCALE * np.where(x > 0, x, ALPHA * np.expm1(x)))
+
+
+def _hard_sigmoid(x: Array) -> Array:
+    return np.asarray(np.clip(x / 6 + L(0.5), 0, 1))
+
+
+def _hard_swish_slope(x: Array) -> Array:
+    inside = np.abs(x) < 3
+    return np.asarray(np.where(inside, (2 * np.where(inside, x, 0) + 3) / 6, x > 0))
+
+
+def _mish_slope(x: Array) -> Array:
+    t = np.tanh(softplus(x))
+    return np.asarray(t + np.where(np.isinf(x), 0, x) * (1 - t * t) * sigmoid(x))
+
+
 def _difference(a: Array, b: Array) -> Array:
     return np.asarray(np.where(a == b, 0, a - b))
 
@@ -115,6 +136,12 @@ UNARY: dict[str, Entry] = {
     "nn.relu": Entry(nn.relu, lambda x: np.maximum(x, 0), zeros=False),
     "nn.leaky_relu": Entry(nn.leaky_relu, lambda x: np.where(x > 0, x, L(0.01) * x), (1.5, 1.5)),
     "nn.elu": Entry(nn.elu, lambda x: np.where(x > 0, x, np.expm1(x)), (2.6, 1.5), zeros=False),
+    "nn.celu": Entry(nn.celu, lambda x: np.where(x > 0, x, np.expm1(x)), (2.6, 1.5), zeros=False),
+    "nn.selu": Entry(nn.selu, _selu, (5, 4), zeros=False),
+    "nn.relu6": Entry(nn.relu6, lambda x: np.clip(x, 0, 6), zeros=False),
+    "nn.hard_sigmoid": Entry(nn.hard_sigmoid, _hard_sigmoid, (2, 2), floor=2),
+    "nn.hard_swish": Entry(nn.hard_swish, lambda x: x * _hard_sigmoid(x), (3, 3), floor=8),
+    "nn.mish": Entry(nn.mish, lambda x: x * np.tanh(softplus(x)), (8, 8), floor=1e-20),
     "nn.sigmoid": Entry(nn.sigmoid, sigmoid, (3.5, 2.5)),
     "nn.softplus": Entry(nn.softplus, softplus, (2.6, 2)),
     "nn.log_sigmoid": Entry(nn.log_sigmoid, lambda x: -softplus(-x), (2.6, 2), zeros=False),
@@ -144,7 +171,7 @@ OTHERS = {
 }  # fmt: skip
 # Composites and ops that are no function of one or two operands, or are one of the above.
 ELSEWHERE = {
-    "softmax": "over an axis", "log_softmax": "over an axis", "where": "three operands",
+    "softmax": "over an axis", "glu": "over an axis", "log_softmax": "over an axis", "where": "three operands",
     "clip": "three operands", "select": "three operands", "cast": "a conversion",
     "aggregate": "any number of operands", "integer_power": "np.power of integers",
     "shift_left": "np.left_shift", "shift_right": "np.right_shift", "logistic": "nn.sigmoid",
@@ -206,6 +233,12 @@ SLOPES: dict[str, Slope] = {
     "nn.relu": Slope((lambda x: (x > 0) + L(0),)),
     "nn.leaky_relu": Slope((lambda x: np.where(x > 0, 1, L(0.01)),)),
     "nn.elu": Slope((lambda x: np.where(x > 0, 1, np.exp(x)),), floor=1),
+    "nn.celu": Slope((lambda x: np.where(x > 0, 1, np.exp(x)),), floor=1),
+    "nn.selu": Slope((lambda x: SCALE * np.where(x > 0, 1, ALPHA * np.exp(x)),), (8, 8), floor=1),
+    "nn.relu6": Slope((lambda x: ((x > 0) & (x < 6)) + L(0),)),
+    "nn.hard_sigmoid": Slope((lambda x: (np.abs(x) < 3) / L(6),)),
+    "nn.hard_swish": Slope((_hard_swish_slope,), (8, 8), floor=4),
+    "nn.mish": Slope((_mish_slope,), (40, 40), floor=8),
     "nn.sigmoid": Slope((lambda x: sigmoid(x) * sigmoid(-x),), (8, 8), floor=1),
     "nn.softplus": Slope((sigmoid,), (6, 6)),
     "nn.log_sigmoid": Slope((lambda x: sigmoid(-x),), (6, 6)),

@@ -248,8 +248,10 @@ def usual(name: str, xs: tuple[Array, ...], y: Array) -> Array:
             return fits & whole & (np.max(sizes, axis=0) < fi.max / 2)
         case "copysign":
             return fits & ~np.isnan(xs[1])
-        case "nn.silu" | "nn.swish" | "nn.gelu" | "nn.rsqrt":
+        case "nn.silu" | "nn.swish" | "nn.gelu" | "nn.rsqrt" | "nn.mish":
             return fits & np.isfinite(a) & (a > 0)
+        case "nn.hard_sigmoid" | "nn.hard_swish":  # so near its kink it is beyond it
+            return fits & (np.abs(a - 3) > 1e-5)
         case _:
             return np.asarray(fits)
 

@@ -68,7 +68,9 @@ def test_an_object_that_is_called_but_is_no_dataclass_is_an_error() -> None:
         def __call__(self, x: Any) -> Any:
             return x
 
-    with pytest.raises(GraphcError, match=r"(?s)'layers.1' is a Mine, not an array.*\n.*@dataclass"):
+    with pytest.raises(
+        GraphcError, match=r"(?s)'layers.1' is a Mine, not an array.*\n.*@dataclass"
+    ):
         compiled(Sequential(Dense(4, 3), Mine()))
 
 

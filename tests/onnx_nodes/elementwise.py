@@ -124,8 +124,7 @@ def elu(c: Call, x: Any) -> Any:
 
 @onnx("Celu")
 def celu(c: Call, x: Any) -> Any:
-    a = c.get("alpha", 1.0)
-    return np.maximum(x, 0) + np.minimum(0, a * np.expm1(x / a))
+    return nn.celu(x, c.get("alpha", 1.0))
 
 
 @onnx("Selu")
@@ -144,12 +143,12 @@ def hard_sigmoid(c: Call, x: Any) -> Any:
 
 @onnx("HardSwish")
 def hard_swish(c: Call, x: Any) -> Any:
-    return x * np.clip(x / 6 + 0.5, 0, 1)
+    return nn.hard_swish(x)
 
 
 @onnx("Mish")
 def mish(c: Call, x: Any) -> Any:
-    return x * np.tanh(nn.softplus(x))
+    return nn.mish(x)
 
 
 @onnx("Swish")

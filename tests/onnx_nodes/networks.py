@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from onnx_nodes.table import Call, NotOffered, onnx
+from onnx_nodes.windows import first, last
 
 from graphc import nn
 
@@ -45,17 +46,13 @@ def batch_norm(c: Call, x: Any, scale: Any, bias: Any, mean: Any, var: Any) -> A
 
 @onnx("InstanceNormalization")
 def instance_norm(c: Call, x: Any, scale: Any, bias: Any) -> Any:
-    shape = (-1,) + (1,) * (x.ndim - 2)
-    y = nn.layer_norm(x, axis=tuple(range(2, x.ndim)), eps=c.get("epsilon", 1e-5))
-    return y * scale.reshape(shape) + bias.reshape(shape)
+    return first(nn.instance_norm(last(x), scale, bias, eps=c.get("epsilon", 1e-5)))
 
 
 @onnx("GroupNormalization")
 def group_norm(c: Call, x: Any, scale: Any, bias: Any) -> Any:
-    shape = (-1,) + (1,) * (x.ndim - 2)
-    parts = x.reshape(x.shape[0], c["num_groups"], -1)
-    y = nn.layer_norm(parts, axis=-1, eps=c.get("epsilon", 1e-5)).reshape(x.shape)
-    return y * scale.reshape(shape) + bias.reshape(shape)
+    groups, eps = c["num_groups"], c.get("epsilon", 1e-5)
+    return first(nn.group_norm(last(x), groups, scale, bias, eps))
 
 
 @onnx("MeanVarianceNormalization")
@@ -128,12 +125,7 @@ def rotary(c: Call, x: Any, cos: Any, sin: Any, ids: Any = None) -> Any:
     if ids is not None:
         cos, sin = cos[ids], sin[ids]
     cos, sin = np.expand_dims(cos[..., : size // 2], 1), np.expand_dims(sin[..., : size // 2], 1)
-    if c.get("interleaved", 0):
-        a, b = turned[..., 0::2], turned[..., 1::2]
-        y = np.stack([cos * a - sin * b, sin * a + cos * b], -1).reshape(turned.shape)
-    else:
-        a, b = turned[..., : size // 2], turned[..., size // 2 :]
-        y = np.concatenate([cos * a - sin * b, sin * a + cos * b], -1)
+    y = nn.rotate_pairs(turned, cos, sin, bool(c.get("interleaved", 0)))
     y = np.concatenate([y, rest], -1)
     return np.moveaxis(y, 1, 2).reshape(x.shape[0], x.shape[2], -1) if flat else y
 

@@ -295,9 +295,4 @@ def scatter_nd(c: Call, x: Any, ids: Any, updates: Any) -> Any:
 
 @onnx("TopK", static=(1,))
 def top_k(c: Call, x: Any, k: Any) -> Any:
-    axis = c.get("axis", -1)
-    order = np.argsort(-x if c.get("largest", 1) else x, axis=axis, stable=True)
-    cut = [slice(None)] * x.ndim
-    cut[axis] = slice(0, int(k[0]))
-    ids = order[tuple(cut)]
-    return np.take_along_axis(x, ids, axis), ids
+    return nn.top_k(x, int(k[0]), c.get("axis", -1), bool(c.get("largest", 1)))

@@ -17,6 +17,7 @@ from graphc.ops.composites import (
     matrix_products,
     normalization,
     picking,
+    pooling,
     recurrent,
     reductions,
     replicas,
@@ -25,5 +26,6 @@ from graphc.ops.composites import (
 
 __all__ = [
     "activations", "angles", "arithmetic", "attention", "bits", "convolution", "creation", "losses",
-    "matrix_products", "normalization", "picking", "recurrent", "reductions", "replicas", "shaping",
+    "matrix_products", "normalization", "picking", "pooling", "recurrent", "reductions", "replicas",
+    "shaping",
 ]  # fmt: skip

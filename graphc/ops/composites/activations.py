@@ -5,8 +5,10 @@ from __future__ import annotations
 from math import pi, sqrt
 
 from graphc.ir.builder import Builder, Operand, Value
+from graphc.ir.op import require
 from graphc.ir.registry import composite
 from graphc.ops.composites.reductions import peak
+from graphc.ops.composites.shaping import split
 from graphc.ops.composites.support import Axis, along, dims_of, floats
 
 
@@ -74,6 +76,53 @@ def gelu(f: Builder, x: Operand, approximate: bool = False) -> Value:
         inner = sqrt(2 / pi) * (value + 0.044715 * value * value * value)
         return 0.5 * value * (1 + f.tanh(inner))
     return 0.5 * value * (1 + f.erf(value * (1 / sqrt(2))))
+
+
+@composite
+def relu6(f: Builder, x: Operand) -> Value:
+    """`y = min(max(x, 0), 6)` (Krizhevsky 2010)"""
+    return f.clip(x, 0, 6)
+
+
+@composite
+def selu(f: Builder, x: Operand) -> Value:
+    """`y = 1.0507 * (x where x > 0, else 1.67326 * (e^x - 1))` (Klambauer et al. 2017)"""
+    return 1.0507009873554805 * f.elu(x, 1.6732632423543772)
+
+
+@composite
+def celu(f: Builder, x: Operand, alpha: float = 1.0) -> Value:
+    """`y = x where x > 0, else alpha * (e^(x / alpha) - 1)` (Barron 2017)"""
+    require(alpha != 0, "celu: alpha is 0", code="G0206")
+    value = floats(f, x)
+    positive = f.gt(value, 0)
+    below = f.select(positive, f.zeros_like(value), value / alpha)
+    return f.select(positive, value, alpha * f.expm1(below))
+
+
+@composite
+def mish(f: Builder, x: Operand) -> Value:
+    """`y = x * tanh(softplus(x))` (Misra 2019)"""
+    return floats(f, x) * f.tanh(f.softplus(x))
+
+
+@composite
+def hard_sigmoid(f: Builder, x: Operand) -> Value:
+    """`y = min(max(x / 6 + 1/2, 0), 1)`"""
+    return f.clip(floats(f, x) * (1 / 6) + 0.5, 0, 1)
+
+
+@composite
+def hard_swish(f: Builder, x: Operand) -> Value:
+    """`y = x * hard_sigmoid(x)` (Howard et al. 2019)"""
+    return floats(f, x) * f.hard_sigmoid(x)
+
+
+@composite
+def glu(f: Builder, x: Operand, axis: int = -1) -> Value:
+    """`y = a * sigmoid(b)`, a and b the halves of x along `axis` (Dauphin et al. 2017)"""
+    a, b = split(f, floats(f, x), 2, axis)
+    return a * f.sigmoid(b)
 
 
 @composite

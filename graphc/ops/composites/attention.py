@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from math import sqrt
+from math import log, sqrt
 from string import ascii_lowercase
 
 from graphc.ir.builder import Builder, Operand, Value
 from graphc.ir.op import require
 from graphc.ir.registry import composite
-from graphc.ir.types import BOOL, broadcast_types
-from graphc.ops.composites.support import iota_like, reshaped
+from graphc.ir.types import BOOL, F32, broadcast_types
+from graphc.ops.composites.support import floats, iota_like, reshaped
 from graphc.ops.contract import Einsum
 
 _LARGE = {8: -1e300, 4: -1e38, 2: -6e4}  # a score that no key gets, by bytes; finite: no NaN
@@ -18,13 +18,13 @@ _LARGE = {8: -1e300, 4: -1e38, 2: -6e4}  # a score that no key gets, by bytes; f
 @composite
 def attention(
     f: Builder, q: Value, k: Value, v: Value, mask: Value | None = None, causal: bool = False,
-    scale: float | None = None,
+    scale: float | None = None, dropout: float = 0.0,
 ) -> Value:  # fmt: skip
     """`y = softmax(q k^T * scale) v`, over the last two dims
 
     q [.., t, d], k [.., s, d], v [.., s, e] -> [.., t, e], with equal leading dims. mask is bool,
     broadcast to [.., t, s]: true where q may see k. causal: q at i sees k at j <= i + s - t.
-    scale is 1 / sqrt(d) unless given.
+    scale is 1 / sqrt(d) unless given. dropout: the rate at which weights are dropped in training.
     """
     lead = q.shape[:-2]
     good = q.rank >= 2 and k.shape == (*lead, *k.shape[-2:]) and v.shape[:-1] == k.shape[:-1]
@@ -36,7 +36,9 @@ def attention(
     if seen is not None:
         low = f.full_like(scores, _LARGE[scores.dtype.bytes])
         scores = f.select(seen, scores, low)
-    return f.add(Einsum(f"{a}TS,{a}SE->{a}TE"), (f.softmax(scores), v))
+    weights = f.softmax(scores)
+    weights = f.dropout(weights, dropout) if dropout else weights
+    return f.add(Einsum(f"{a}TS,{a}SE->{a}TE"), (weights, v))
 
 
 @composite
@@ -84,3 +86,48 @@ def multi_head_attention(
     y = f.attention(q, k, v, mask, causal)
     merged = reshaped(f, f.transpose(y, (0, 2, 1, 3)), (n, t, heads * d))
     return f.dense(merged, wo, bo)
+
+
+# -- rotary positions ----------------------------------------------------------------------------
+
+
+@composite
+def rotary(
+    f: Builder, x: Operand, positions: Operand | None = None, base: float = 10000.0,
+    interleaved: bool = False,
+) -> Value:  # fmt: skip
+    """`y` is x with pairs of entries rotated by position * base^(-2i/d), for the i-th pair
+
+    x [.., t, d]; positions [t] or [.., t], counted from 0 along t unless given. Of queries and
+    keys, so that a score depends on how far apart they are. (Su, Lu, Pan, Murtadha, Wen, Liu 2021)
+    """
+    value = floats(f, x)
+    require(value.rank >= 2, f"rotary takes x [.., t, d], not {value.shape}")
+    t, d = value.shape[-2:]
+    at = f.arange(t) if positions is None else f.lift(positions)
+    half = f.iota(shape=(d // 2,), dim=0, dtype=F32)
+    rates = f.exp(half * (-2 * log(base) / max(d, 1)))
+    angles = f.expand_dims(f.to_dtype(at, F32), -1) * rates
+    return f.rotate_pairs(value, f.cos(angles), f.sin(angles), interleaved)
+
+
+@composite
+def rotate_pairs(
+    f: Builder, x: Operand, cos: Operand, sin: Operand, interleaved: bool = False
+) -> Value:
+    """`y = (a cos - b sin, a sin + b cos)` for every pair (a, b) of entries along the last dim
+
+    x [.., d]; cos and sin, broadcast to [.., d / 2], of the angle by which a pair is rotated. A
+    pair is entry i and entry i + d / 2; if interleaved, entry 2i and entry 2i + 1.
+    """
+    value = floats(f, x)
+    good = value.rank >= 1 and value.shape[-1] % 2 == 0
+    require(good, f"rotate_pairs: no pairs of the last dim of {value.shape}")
+    half = value.shape[-1] // 2
+    c, s = (f.to_dtype(f.lift(v, value.dtype), value.dtype) for v in (cos, sin))
+    if interleaved:
+        pairs = reshaped(f, value, (*value.shape[:-1], half, 2))
+        a, b = (f.getitem(pairs, (..., i)) for i in range(2))
+        return reshaped(f, f.stack(a * c - b * s, a * s + b * c, axis=-1), value.shape)
+    a, b = (f.getitem(value, (..., slice(i * half, (i + 1) * half))) for i in range(2))
+    return f.concat(a * c - b * s, a * s + b * c, axis=-1)

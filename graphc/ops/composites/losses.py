@@ -109,6 +109,30 @@ def huber(f: Builder, prediction: Operand, target: Operand, delta: float = 1.0) 
     return f.mean(f.select(f.le(size, delta), 0.5 * d * d, delta * (size - 0.5 * delta)))
 
 
+@composite
+def kl_divergence(f: Builder, p: Operand, q: Operand, epsilon: float = 1e-7) -> Value:
+    """`y = sum(p * log(p / q))` per example, over the last dim; both kept in [epsilon, 1]"""
+    a, b = (f.clip(widened(f, x), epsilon, 1) for x in (p, q))
+    return f.sum(a * (f.log(a) - f.log(b)), -1)
+
+
+@composite
+def cosine_similarity(
+    f: Builder, a: Operand, b: Operand, axis: int = -1, eps: float = 1e-8
+) -> Value:
+    """`y = sum(a * b) / (|a| |b|)` over `axis`, each norm at least eps"""
+    x, y = (f.normalize(v, axis, eps) for v in (a, b))
+    return f.sum(x * y, axis)
+
+
+@composite
+def hinge(f: Builder, prediction: Operand, target: Operand) -> Value:
+    """`y = mean(max(1 - t * prediction, 0))` over all entries, for targets t of -1 and 1"""
+    p, t = floats(f, f.lift(prediction)), floats(f, f.lift(target))
+    require(p.shape == t.shape, f"shapes {p.shape} and {t.shape} do not match")
+    return f.mean(f.maximum(1 - t * p, 0))
+
+
 def _difference(f: Builder, prediction: Operand, target: Operand) -> Value:
     p, t = f.lift(prediction), f.lift(target)
     same = p.shape == t.shape

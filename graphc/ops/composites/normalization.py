@@ -7,7 +7,7 @@ from graphc.ir.graph import Variable
 from graphc.ir.op import require
 from graphc.ir.registry import composite
 from graphc.ir.types import TensorType
-from graphc.ops.composites.support import Axis, along, dim_of, dims_of, floats, widened
+from graphc.ops.composites.support import Axis, along, dim_of, dims_of, floats, reshaped, widened
 from graphc.support.errors import GraphcError
 
 
@@ -36,6 +36,39 @@ def rms_norm(
     dims = dims_of("rms_norm", axis, value.rank)
     size = f.sqrt(f.mean(value * value, dims) + eps)
     return _affine(f.to_dtype(value / along(f, size, value, dims), narrow.dtype), scale, None)
+
+
+@composite
+def group_norm(
+    f: Builder, x: Operand, groups: int, scale: Operand | None = None,
+    shift: Operand | None = None, eps: float = 1e-5,
+) -> Value:  # fmt: skip
+    """`y = (x - mean) / sqrt(var + eps) * scale + shift` over each group of channels
+
+    x [n, .., c]; mean and variance are those of an example's c / groups channels that follow each
+    other, over all places; scale and shift [c]. (Wu, He 2018)
+    """
+    value = floats(f, x)
+    good = value.rank >= 2 and groups >= 1 and value.shape[-1] % groups == 0
+    require(good, f"group_norm: {groups} groups of the channels of {value.shape}")
+    parts = reshaped(f, value, (*value.shape[:-1], groups, value.shape[-1] // groups))
+    y = f.layer_norm(parts, axis=(*range(1, value.rank - 1), value.rank), eps=eps)
+    return _affine(reshaped(f, y, value.shape), scale, shift)
+
+
+@composite
+def instance_norm(
+    f: Builder, x: Operand, scale: Operand | None = None, shift: Operand | None = None,
+    eps: float = 1e-5,
+) -> Value:  # fmt: skip
+    """`y = (x - mean) / sqrt(var + eps) * scale + shift` over the places of each example's channel
+
+    x [n, .., c], scale and shift [c]. (Ulyanov, Vedaldi, Lempitsky 2016)
+    """
+    value = f.lift(x)
+    axis = tuple(range(1, value.rank - 1))
+    require(len(axis) > 0, f"instance_norm: {value.shape} has no places")
+    return _affine(f.layer_norm(value, axis=axis, eps=eps), scale, shift)
 
 
 @composite

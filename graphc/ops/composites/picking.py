@@ -198,6 +198,26 @@ def sort(f: Builder, x: Operand, axis: int | None = -1) -> Value:
     return f.add(TakeAlong(dim), (value, f.add(Argsort(dim), (value,))))
 
 
+@composite
+def top_k(
+    f: Builder, x: Operand, k: int, axis: int = -1, largest: bool = True
+) -> tuple[Value, Value]:
+    """The `k` largest entries along `axis`, the largest first, and their indices (i32)
+
+    With largest=false the smallest, the smallest first. Of equal entries the first comes first.
+    """
+    value = f.lift(x)
+    dim = dim_of("top_k", axis, value.rank)
+    n = value.shape[dim]
+    require(0 <= k <= n, f"top_k: {k} of {n} entries", code="G0206")
+    order = value if not largest else f.add(Reverse(dim), (value,))
+    ids = f.add(Argsort(dim), (order,))
+    if largest:  # the last of those that are in reverse are the first
+        ids = f.add(Reverse(dim), (n - 1 - ids,))
+    ids = f.add(Slice(dim, 0, k), (ids,)) if k < n else ids
+    return f.add(TakeAlong(dim), (value, ids)), ids
+
+
 def _lined_up(f: Builder, name: str, x: Operand, axis: int | None) -> tuple[Value, int]:
     value = f.lift(x)
     if axis is None:

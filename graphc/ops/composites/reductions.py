@@ -217,6 +217,16 @@ def norm(
 
 
 @composite
+def normalize(f: Builder, x: Operand, axis: Axis = -1, eps: float = 1e-12) -> Value:
+    """`y = x / max(|x|, eps)`, the norm over `axis`; the gradient at 0 is that of x / eps"""
+    narrow = floats(f, x)
+    value = widened(f, narrow)
+    dims = dims_of("normalize", axis, value.rank)
+    size = f.maximum(f.sum(value * value, dims), eps * eps)
+    return f.to_dtype(value * along(f, f.rsqrt(size), value, dims), narrow.dtype)
+
+
+@composite
 def global_norm(f: Builder, xs: Iterable[Value]) -> Value:
     """`y = sqrt(sum of the squares of all entries of all xs)`, at least in f32"""
     squares = [f.sum(f.square(widened(f, x))) for x in xs]

@@ -95,6 +95,21 @@ CASES: list[tuple[Callable[..., Any], tuple[np.ndarray, ...]]] = [
     ),
     (lambda f, x: f.std(x, axis=0, ddof=1), (normal(4, 2),)),
     (lambda f, x, y: f.global_norm([x, y]), (normal(3), normal(2, 2))),
+    *[
+        (lambda f, x, n=n: getattr(f, n)(x), (normal(3, 4),))
+        for n in ("celu", "selu", "mish", "hard_swish", "glu", "normalize")
+    ],
+    (lambda f, x, w: f.conv3d(x, w, padding=(1, 0, 0)), (normal(1, 2, 2, 2, 1), normal(2, 1, 2, 1, 2))),
+    (
+        lambda f, x, w, b: f.conv_transpose2d(x, w, b, 2, 1, (1, 2), 2, 1),
+        (normal(1, 2, 2, 2), normal(3, 2, 2, 1), normal(2)),
+    ),
+    (lambda f, x: f.avg_pool(x, 3, 2, 1, ceil_mode=True, count_include_pad=True), (normal(1, 6, 2),)),
+    (lambda f, x: f.group_norm(x, 2), (normal(2, 3, 4),)),
+    (lambda f, x: f.top_k(x, 2)[0], (normal(2, 4),)),
+    (lambda f, x: f.rotary(x, interleaved=True), (normal(3, 4),)),
+    (lambda f, x, y: f.cosine_similarity(x, y), (normal(3, 4), normal(3, 4))),
+    (lambda f, x, y: f.kl_divergence(x, y), (positive(3, 4) / 4, positive(3, 4) / 4)),
 ]  # fmt: skip
 
 
