@@ -27,9 +27,9 @@ FLOORS = [
     {"compiler", "runtime"},
     {"inspect", "testing"},
     {"cli"},
-    {"docs"},
     {""},  # the front door: graphc/*.py
     {"layers"},  # written with what a user has
+    {"docs"},
 ]
 LEVEL = {name: i for i, floor in enumerate(FLOORS) for name in floor}
 LIBRARIES = {

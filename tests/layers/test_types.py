@@ -10,11 +10,16 @@ from pathlib import Path
 
 import pytest
 
+import graphc
 from graphc import nn
 from graphc.docs.nn import nn_stub
+from graphc.docs.optim import optim_stub
+from graphc.frontend.language.load import module_of_source
+from graphc.support.errors import GraphcError
 
 ROOT = Path(__file__).parents[2]
 STUB = ROOT / "graphc" / "nn.pyi"
+STUBS = {"nn": nn_stub, "optim": optim_stub}
 
 SNIPPET = """\
 import numpy as np
@@ -30,18 +35,23 @@ reveal_type(nn.lstm_cell(x, x, x, x, x))
 reveal_type(Dense(3, 4)(x))
 model = Sequential(Dense(64, 128), nn.relu, Dropout(rate=0.1), Dense(128, 10, bias=False))
 graphc.optim.adam(lr=graphc.optim.cosine_decay(1e-3, 100))
+chained = graphc.optim.chain(graphc.optim.clip_by_value(1.0), graphc.optim.sgd(learning_rate=0.1))
+graphc.compile(lambda p, b: p, x, x, optimizer=graphc.optim.adamw(learning_rate=1e-3))
 nn.relu(x, slope=3)  # wrong
 nn.layer_nrom(x)  # wrong
 Dense("64", 3)  # wrong
 graphc.optim.adam(lr="a")  # wrong
+graphc.optim.adam(lrate=1e-3)  # wrong
 """
 
 
-def test_the_types_of_nn_are_not_stale(update: bool) -> None:
+@pytest.mark.parametrize("name", STUBS)
+def test_the_types_are_not_stale(name: str, update: bool) -> None:
+    text, file = STUBS[name](), ROOT / "graphc" / f"{name}.pyi"
     if update:
-        STUB.write_text(nn_stub(), encoding="utf-8")
-    advice = "write them anew: python -m graphc.docs.nn > graphc/nn.pyi"
-    assert STUB.read_text(encoding="utf-8") == nn_stub(), advice
+        file.write_text(text, encoding="utf-8")
+    advice = f"write them anew: python -m graphc.docs.{name} > graphc/{name}.pyi"
+    assert file.read_text(encoding="utf-8") == text, advice
 
 
 def test_every_function_of_nn_has_a_type_and_a_docstring() -> None:
@@ -63,3 +73,31 @@ def test_mypy_knows_what_a_user_writes(tmp_path: Path) -> None:
     assert revealed == [array, "tuple[Any, ...]", f"tuple[{array}, {array}]", array]
     wrong = [n for n, text in enumerate(SNIPPET.splitlines(), 1) if text.endswith("# wrong")]
     assert sorted({int(line.split(":")[0]) for line in lines if "error:" in line}) == wrong
+
+
+def test_learning_rate_is_another_word_for_lr() -> None:
+    optim = graphc.optim
+    for name in optim.__all__:
+        made = getattr(optim, name)
+        if "lr" in getattr(made, "__dataclass_fields__", {}):
+            assert made(learning_rate=0.25) == made(lr=0.25) == made(0.25), name
+            for both in (
+                lambda m=made: m(0.25, learning_rate=1.0),
+                lambda m=made: m(lr=1.0, learning_rate=1.0),
+            ):
+                with pytest.raises(
+                    GraphcError, match=f"{name}: both lr and learning_rate are given"
+                ):
+                    both()
+
+
+def test_gc_files_know_learning_rate_too() -> None:
+    source = """
+const batch = 4
+step a(x: f32[batch, 8]) {
+    param w: f32[8] = ones()
+    minimize mean(x @ w) with adam(learning_rate=1e-3)
+}
+"""
+    (objective,) = module_of_source(source).train.objectives
+    assert objective.optimizer == graphc.optim.adam(lr=1e-3)

@@ -103,6 +103,7 @@ def rotary(
     """
     value = floats(f, x)
     require(value.rank >= 2, f"rotary takes x [.., t, d], not {value.shape}")
+    require(base > 0, f"rotary: base {base} is not positive", code="G0206")
     t, d = value.shape[-2:]
     at = f.arange(t) if positions is None else f.lift(positions)
     half = f.iota(shape=(d // 2,), dim=0, dtype=F32)
