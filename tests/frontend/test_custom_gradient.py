@@ -114,6 +114,11 @@ def test_arguments_are_trees_and_some_have_no_gradient() -> None:
     np.testing.assert_array_equal(found["1"], 0 * X)
 
 
+def test_arguments_by_name_are_handed_on_to_both_functions() -> None:
+    scaled = graphc.custom_gradient(lambda x, k: x * k, lambda g, x, k: g * k * 10)
+    np.testing.assert_array_equal(slope(lambda x: scaled(x, k=2.0)), 20 + 0 * X)
+
+
 def test_rules_may_be_nested() -> None:
     outer = graphc.custom_gradient(lambda x: rounded(x) * x, lambda g, x: 2 * g * rounded(x) * x)
     np.testing.assert_array_equal(slope(outer), 2 * np.round(X) * X)

@@ -227,7 +227,8 @@ def test_an_error_in_the_function_is_the_users_own() -> None:
         raise ZeroDivisionError("of mine")
 
     op = graphc.custom_op(fails, type=lambda x: x, gradient=lambda g, x: g)
-    with pytest.raises(ZeroDivisionError, match="of mine"):
-        trained(lambda p, b: np.mean(op(b["x"] * p["w"])), "one_device()", [X])
+    for strategy in ("one_device()", "mirrored(2)"):
+        with pytest.raises(ZeroDivisionError, match="of mine"):
+            trained(lambda p, b: np.mean(op(b["x"] * p["w"])), strategy, [X])
     with pytest.raises(GraphcError, match="outside a traced function"):
         SORTED(X)

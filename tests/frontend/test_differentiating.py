@@ -204,6 +204,19 @@ def test_arguments_by_name_are_handed_on() -> None:
     np.testing.assert_array_equal(found["y"], np.full((2, 3), 3.0))
 
 
+def test_predictions_may_be_gradients_of_each_example() -> None:
+    def loss(p: Any, b: Any) -> Any:
+        graphc.report("slope", graphc.grad(lambda x: np.sum(model(p, x)))(b["x"]))
+        return np.mean((model(p, b["x"]) - b["y"]) ** 2)
+
+    x = np.linspace(-1, 1, 33).reshape(11, 3)
+    batch, sgd = {"x": x[:8], "y": np.zeros(8)}, graphc.optim.sgd(0.1)
+    with graphc.compile(loss, PARAMS, batch, optimizer=sgd, strategy="mirrored(2)") as trainer:
+        found = trainer.predict([{"x": x[:8]}, {"x": x[8:]}])
+    wanted = (1 - np.tanh(x @ W) ** 2) * V @ W.T / 2
+    np.testing.assert_allclose(found["slope"], wanted, rtol=1e-12)
+
+
 # -- mistakes -------------------------------------------------------------------------------------
 
 
@@ -226,6 +239,12 @@ def test_there_is_no_gradient_by_integers() -> None:
 def test_argnums_beyond_the_arguments() -> None:
     error = wrong(lambda p, x: graphc.grad(lambda x: np.sum(x), argnums=1)(x))
     assert error.code == "G0316" and "1 positional argument" in error.message
+
+
+def test_a_value_in_the_place_of_a_function() -> None:
+    error = wrong(lambda p, x: graphc.grad(np.sum(x))(x))
+    assert error.code == "G0316" and "takes a function, not a traced array" in error.message
+    assert "takes a function, not a float" in wrong(lambda p, x: graphc.vjp(1.0, x)).message
 
 
 def test_cotangents_that_do_not_fit() -> None:

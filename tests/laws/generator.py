@@ -72,6 +72,23 @@ def loss(m: Maker, p: Picks) -> None:
     m.terms.append(term)
 
 
+@step(0)
+def slope(m: Maker, p: Picks) -> None:
+    """A gradient as a value: of a sum or a mean, by a value of the pool or by a parameter."""
+    x = m.any(p)
+    if x is None:
+        return
+    scalar = p.of((lambda v: m.f.sum(m.f.sin(v)), lambda v: m.f.mean(v * v)))(x)
+    by = p.of(m.params) if m.params and p.chance(2) else m.any(p)
+    if by is None or (found := gradients(m.f, scalar, [by.name])[by.name]) is None:
+        return
+    if batches(found):
+        m.add(found)
+    else:
+        m.terms.append(m.f.sum(m.f.sin(found)) * 0.1)
+        m.stats.append(m.f.sum(found))
+
+
 @step(0.5)
 def regularizer(m: Maker, p: Picks) -> None:
     if m.params:

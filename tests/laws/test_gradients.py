@@ -18,6 +18,11 @@ def test_the_gradient_of_a_random_step_is_the_slope_of_its_loss() -> None:
     assert checked > len(SEEDS) // 2
 
 
+def test_the_gradient_of_a_step_with_gradients_in_it_is_the_slope_of_its_loss() -> None:
+    checked = sum(check_gradient(seed, ("slope",)) for seed in range(30))
+    assert checked > 15
+
+
 def test_a_gradient_names_its_dims_as_its_value_does_even_where_an_op_forgets_them() -> None:
     f = Builder()
     read = op_named("input")(source_name="x")  # type: ignore[call-arg]

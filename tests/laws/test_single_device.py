@@ -60,6 +60,15 @@ def test_steps_with_many_barriers_give_what_one_device_gives() -> None:
         holds(c, simulate, runner(backend_of(seed), c.config.short))
 
 
+@pytest.mark.parametrize(
+    "seeds", [range(4), pytest.param(range(4, 200), marks=pytest.mark.ci)], ids=["few", "many"]
+)
+def test_steps_with_gradients_in_them_give_what_one_device_gives(seeds: range) -> None:
+    for seed in seeds:
+        c = case(seed, ("slope",))
+        holds(c, simulate, runner(backend_of(seed), c.config.short))
+
+
 def test_steps_whose_small_collectives_are_joined_give_what_one_device_gives() -> None:
     joined = 0
     for c in map(case, range(BUCKETS)):

@@ -7,6 +7,7 @@ from functools import wraps
 from typing import Any
 
 from graphc.frontend.numpy.caller import user_span
+from graphc.frontend.numpy.differentiating import check_callable
 from graphc.frontend.numpy.pytree import Structure, flatten
 from graphc.frontend.numpy.session import TraceSession, current
 from graphc.frontend.numpy.tracer import Tracer, unwrap
@@ -35,21 +36,25 @@ def custom_gradient(fun: Function, backward: Function | None = None) -> Function
 
     backward is traced once, where the function is called, into ordinary nodes: it may use whatever
     the function computed, and is differentiated in turn for gradients of higher order. Arguments
-    are trees; leaves that are not float arrays have no gradient. Raises G0317 if a gradient does
-    not fit, and G0318 if fun reads, from an outer scope, a value that is differentiated by.
+    are trees; leaves that are not float arrays, and arguments by name, have no gradient.
+
+    Raises G0317 if a gradient does not fit, and G0318 if fun reads, from an outer scope, a value
+    that is differentiated by.
     """
 
+    check_callable("graphc.custom_gradient", fun)
+
     @wraps(fun)
-    def call(*args: Any) -> Any:
+    def call(*args: Any, **options: Any) -> Any:
         session, span = current("graphc.custom_gradient()"), user_span()
         flat = [flatten(x, f"argument {i}") for i, x in enumerate(args)]
         forms = [form for _, form in flat]
         leaves = [_arguments(session, given, span) for given, _ in flat]
         trees = [form.build(x) for form, x in zip(forms, leaves, strict=True)]
         if backward is None:
-            y, rule = _pair(fun(*trees), span)
+            y, rule = _pair(fun(*trees, **options), span)
         else:
-            y, rule = fun(*trees), lambda g: backward(g, *trees)
+            y, rule = fun(*trees, **options), lambda g: backward(g, *trees, **options)
         return _with_rule(session, _result(session, y, span), rule, leaves, forms, span)
 
     return call

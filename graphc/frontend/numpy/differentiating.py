@@ -53,6 +53,7 @@ def value_and_grad(
     fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False
 ) -> Function:
     """The function that gives (what `fun` returns, its gradient): see `graphc.grad`."""
+    check_callable("graphc.grad", fun)
 
     @wraps(fun)
     def both(*args: Any, **options: Any) -> Any:
@@ -79,6 +80,7 @@ def vjp(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
     several times. has_aux: `fun` returns (result, anything else), and vjp (result, the function,
     that). Raises G0316, and G0807 outside of a traced function.
     """
+    check_callable("graphc.vjp", fun)
     session = current("graphc.vjp()")
     wrt = [_Primals(session, x, f"argument {i}") for i, x in enumerate(primals)]
     returned = fun(*(p.tree for p in wrt))
@@ -114,6 +116,19 @@ def stop_gradient(x: Any) -> Any:
 
 
 # -- what they share ------------------------------------------------------------------------------
+
+
+def check_callable(name: str, fun: Any) -> None:
+    """Raise G0316 if `fun` is not a function, but what one returned."""
+    if not callable(fun):
+        what = "a traced array" if isinstance(fun, Tracer) else f"a {type(fun).__name__}"
+        raise GraphcError(
+            "G0316",
+            f"{name} takes a function, not {what}",
+            span=user_span(),
+            help="write the value as a function of what the gradient is by: "
+            "graphc.grad(lambda w: np.mean(model(w, x)))(params)",
+        )
 
 
 class _Primals:
