@@ -13,7 +13,7 @@ from graphc.support.gc_pause import collector_paused
 from graphc.support.version import graphc_version
 
 if TYPE_CHECKING:
-    from graphc import callbacks, init, layers, nn, optim
+    from graphc import callbacks, data, init, layers, nn, optim
     from graphc.api import StepTrainer, compile
     from graphc.autodiff.reverse_mode import gradients
     from graphc.compiler.driver import compile_module
@@ -72,6 +72,7 @@ _WHERE = {
     "custom_op": ("graphc.frontend.numpy.custom_op", "custom_op"),
     "layers": ("graphc.layers", ""),
     "nn": ("graphc.nn", ""),
+    "data": ("graphc.data", ""),
     "optim": ("graphc.optim", ""),
     "init": ("graphc.init", ""),
     "callbacks": ("graphc.callbacks", ""),
@@ -114,6 +115,7 @@ __all__ = [
     "compile_module",
     "custom_gradient",
     "custom_op",
+    "data",
     "grad",
     "gradients",
     "hyper",

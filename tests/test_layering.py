@@ -25,7 +25,7 @@ FLOORS = [
     {"lowering"},
     {"plan"},
     {"compiler", "runtime"},
-    {"inspect", "testing"},
+    {"inspect", "testing", "data"},
     {"cli"},
     {""},  # the front door: graphc/*.py
     {"layers"},  # written with what a user has
@@ -36,6 +36,7 @@ LIBRARIES = {
     "networkx": {"ir"},
     "lark": {"syntax", "text"},
     "click": {"cli", "docs"},
+    "pyarrow": {"data"},
     "rich": {"cli", "runtime"},
     "safetensors": {"runtime"},
     "llvmlite": set(),  # of a backend only

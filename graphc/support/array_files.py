@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from io import TextIOWrapper
 from math import prod
+from os import fstat
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple
 from zipfile import ZipExtFile, ZipFile, ZipInfo
 
 import numpy as np
@@ -23,17 +24,50 @@ if TYPE_CHECKING:
 MAX_HEADER = 1 << 20  # characters of a first line
 NAME = re.compile(r"[A-Za-z_][\w.]{0,40}")
 
+# -- npy ------------------------------------------------------------------------------------------
+
+
+class ArrayHeader(NamedTuple):
+    """What the header of an array says, and where its numbers begin."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    start: int
+    order: Literal["C", "F"]
+
+    def check(self, name: str, size: int) -> None:
+        """Raise Unreadable unless the numbers have so many bytes, and are no Python objects."""
+        if self.dtype.hasobject:
+            raise Unreadable(f"{name} holds Python objects, which are never read")
+        told, there = prod(self.shape) * self.dtype.itemsize, size - self.start
+        if told != there or min(self.shape, default=0) < 0:
+            raise Unreadable(f"{name} declares {told:,} bytes, but has {there:,}")
+
+
+def npy_header(path: Path) -> ArrayHeader:
+    """The header of an .npy file, compared with the size of the file."""
+    with reading(), opened(path) as file:
+        header = _header(file, "the file")
+        header.check("the file", fstat(file.fileno()).st_size)
+        return header
+
+
 # -- npz ------------------------------------------------------------------------------------------
+
+
+def npz_headers(path: Path) -> dict[str, ArrayHeader]:
+    """The headers of the arrays of an .npz by name."""
+    with reading(), opened(path) as raw, _archive(raw) as file:
+        headers = {}
+        for name, info in _members(file).items():
+            with file.open(info) as member:
+                headers[name] = _header(member, info.filename[:40])
+        return headers
 
 
 def npz_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     """The shapes of the arrays of an .npz by name, from their headers."""
-    with reading(), opened(path) as raw, _archive(raw) as file:
-        shapes = {}
-        for name, info in _members(file).items():
-            with file.open(info) as member:
-                shapes[name] = _header(member, info)[0]
-        return shapes
+    return {name: header.shape for name, header in npz_headers(path).items()}
 
 
 def npz_arrays(path: Path, names: Iterable[str]) -> tuple[dict[str, Array], list[str]]:
@@ -65,26 +99,22 @@ def _members(file: ZipFile) -> dict[str, ZipInfo]:
 
 def _array(file: ZipFile, info: ZipInfo) -> Array:
     """One array. Its size is compared with the file's before memory is taken for it."""
+    name = info.filename[:40]
     with file.open(info) as member:
-        shape, dtype, start = _header(member, info)
-    if dtype.hasobject:
-        raise Unreadable(f"{info.filename[:40]} holds Python objects, which are never read")
-    told, there = prod(shape) * dtype.itemsize, info.file_size - start
-    if told != there or min(shape, default=0) < 0:
-        raise Unreadable(f"{info.filename[:40]} declares {told:,} bytes, but has {there:,}")
+        _header(member, name).check(name, info.file_size)
     with file.open(info) as member:
         return np.asarray(npy.read_array(member, allow_pickle=False))
 
 
-def _header(member: IO[bytes] | ZipExtFile, info: ZipInfo) -> tuple[tuple[int, ...], Any, int]:
-    """(shape, dtype, where the numbers begin). Raises Unreadable."""
+def _header(member: IO[bytes] | ZipExtFile, name: str) -> ArrayHeader:
+    """The header of an array, and where its numbers begin. Raises Unreadable."""
     try:
         version = npy.read_magic(member)
         read: Any = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-        shape, _, dtype = read(member)
+        shape, fortran, dtype = read(member)
     except (ValueError, SyntaxError, TypeError, RecursionError):  # NumPy's repeat the header
-        raise Unreadable(f"{info.filename[:40]} has no array header") from None
-    return tuple(map(int, shape)), dtype, member.tell()
+        raise Unreadable(f"{name} has no array header") from None
+    return ArrayHeader(tuple(map(int, shape)), dtype, member.tell(), "F" if fortran else "C")
 
 
 # -- csv ------------------------------------------------------------------------------------------
@@ -126,6 +156,19 @@ def _table(text: TextIOWrapper) -> Array:
             return np.asarray(np.loadtxt(text, delimiter=",", ndmin=2))
         except ValueError as error:
             raise Unreadable(_of_table(error)) from None
+
+
+def table_of(lines: Sequence[str], delimiter: str, columns: Sequence[int], numbers: Any) -> Array:
+    """The numbers in some columns of some lines; numbers: those of the lines, for messages."""
+    try:
+        return np.loadtxt(lines, delimiter=delimiter, usecols=columns, ndmin=2, quotechar='"')
+    except ValueError as error:
+        row = re.search(r"at row (\d+)", str(error))
+        column = re.search(r"column (\d+)", str(error))
+        if row and column:
+            text = f"row {numbers[int(row[1])]:,} has no number in column {column[1]}"
+            raise Unreadable(text) from None
+        raise Unreadable("it is not a table of numbers") from None
 
 
 def shown_names(header: Iterable[str], rows: int) -> list[str]:

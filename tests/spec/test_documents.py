@@ -87,3 +87,15 @@ def test_the_custom_ops_of_the_document_train(tmp_path: Path) -> None:
     steps = runpy.run_path(str(script))["steps"]
     assert steps[-1]["loss"] < 0.5 * steps[0]["loss"]
     assert steps[0]["condition"] > 1
+
+
+def test_the_data_of_the_document_train_and_resume(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "data.py"
+    parts = [b.text for b in transcripts.blocks(SPEC / "data.md", "python")]
+    script.write_text("\n".join(parts), encoding="utf-8")
+    monkeypatch.chdir(SPEC.parent)
+    made = runpy.run_path(str(script))
+    assert made["scores"]["accuracy"] > 0.9
+    assert len(list(made["augmented"])) == len(made["augmented"])

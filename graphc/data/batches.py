@@ -1,0 +1,237 @@
+"""Batches of a source: an iterable that can be gone over again, an epoch each time."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from graphc.data.entries import Entries, dense
+from graphc.data.order import BatchRows, Bucketed, EpochOrder, InOrder
+from graphc.data.padding import lengths_of, padded
+from graphc.data.prefetch import made_ahead
+from graphc.runtime.data.dataset import START, Position
+from graphc.support import random
+from graphc.support.errors import GraphcError, GraphcWarning
+from graphc.support.random import checked_seed
+
+if TYPE_CHECKING:
+    from graphc.data.source import DataSource
+
+
+@dataclass(eq=False)
+class Batches:
+    """Batches of a source, in an order that depends on the seed and the epoch only.
+
+    Each pass is an epoch, the next one each time, from its beginning; `len` is the number of
+    batches of an epoch. A pass that is dropped counts as one, as it does with torch's DataLoader.
+
+        batches = source.batches(256, shuffle=0).map(augment).prefetch(2, workers=2)
+        for batch in batches: ...
+
+    position: what was read: the epoch, and the number of its examples, with the batch that was
+              given last
+    """
+
+    _source: DataSource
+    _order: EpochOrder
+    _maps: tuple[_Map, ...] = ()
+    _ahead: int = 0
+    _workers: int = 1
+    _padded: tuple[tuple[str, ...], float] = ((), 0)
+    position: Position = START
+    _next: Position = field(default=START)
+
+    def __len__(self) -> int:
+        return self._order.steps
+
+    def __iter__(self) -> Iterator[Any]:
+        at = self._next
+        self._next = Position(at.epoch + 1)
+        self.position = at
+        return self._epoch(at)
+
+    def _epoch(self, at: Position) -> Iterator[Any]:
+        """The batches of an epoch from a position on."""
+        examples = self._order.examples
+        tasks = self._order.batches(at.epoch, at.example)
+        made = made_ahead(tasks, lambda b: self._made(at.epoch, b), self._ahead, self._workers)
+        for rows, batch in made:
+            ended = rows.end == examples
+            self.position = Position(at.epoch + 1) if ended else Position(at.epoch, rows.end)
+            yield batch
+
+    def _made(self, epoch: int, rows: BatchRows) -> Any:
+        """A batch; it depends on the arguments only."""
+        entries = self._source.rows(rows.rows)
+        names, pad = self._padded
+        if names:
+            entries = padded(entries, names, rows.length, pad)
+        batch = self._source.example_form(_rectangular(entries))
+        for number, function in enumerate(self._maps):
+            batch = function(batch, self._order.seed or 0, number, epoch, rows.start)
+        return batch
+
+    def at(self, position: Position | tuple[int, int]) -> Self:
+        """Go on from a position: the next pass begins there, and gives the batches that an
+        uninterrupted one would have given. Returns itself.
+
+        position: a `position`, or its two numbers. Raises G0634 if an epoch has fewer examples, or
+        if it is no position.
+        """
+        match position:
+            case Position():
+                to = position
+            case (int(epoch), int(example)):
+                to = Position(epoch, example)
+            case _:
+                to = Position(-1)
+        if to.epoch < 0 or not 0 <= to.example <= self._order.examples:
+            raise GraphcError(
+                "G0634",
+                f"{position!r} is no position in epochs of {self._order.examples:,} examples",
+                help="give the `position` of batches of this source, or its two numbers",
+            )
+        if to.example == self._order.examples:
+            to = Position(to.epoch + 1)
+        self.position = self._next = to
+        return self
+
+    def first(self) -> Any:
+        """The first batch of the first epoch, such as `compile` takes for an example."""
+        return self._made(0, next(self._order.batches(0)))
+
+    def map(self, function: Callable[..., Any], *, seed: int | None = None) -> Batches:
+        """Batches that a function makes of these, such as augmented ones.
+
+        function: of the batch; or of the batch and a `numpy.random.Generator`, which depends on the
+                  seed, the epoch and the place of the batch in it only, on no thread
+        seed:     of the generator; by default that of the shuffle
+        """
+        seed = seed if seed is None else checked_seed(seed)
+        return replace(self, _maps=(*self._maps, _Map(function, seed, _takes_two(function))))
+
+    def prefetch(self, batches: int = 2, workers: int = 1) -> Batches:
+        """The same batches, of which so many are made ahead, in threads, while others are used.
+
+        workers: the number of threads. NumPy and the readers of files work in several at a time;
+                 a `map` function in plain Python does not
+        """
+        if batches < 1 or workers < 1:
+            raise GraphcError(
+                "G0617", f"prefetch({batches}, workers={workers}): at least 1 of each"
+            )
+        return replace(self, _ahead=batches, _workers=workers)
+
+    def bucket_by_length(
+        self, entries: str | Sequence[str], boundaries: Sequence[int], pad: float = 0,
+        lengths: Any = None,
+    ) -> Batches:  # fmt: skip
+        """Batches of sequences of similar lengths, padded at their ends.
+
+        entries:    the entry of sequences, or several, which are padded alike, such as tokens and
+                    their tags
+        boundaries: to which lengths: an example is padded to the first that it fits in, and batched
+                    with others of the same one. A single boundary pads all alike
+        pad:        what is put behind a sequence
+        lengths:    of all examples, if they are known: else all are read once
+
+        A batch gets `NAME_length`, i32 [batch], and `NAME_mask`, bool [batch, boundary], of the
+        first entry NAME. Raises G0603 for a sequence longer than the last boundary.
+        """
+        names = (entries,) if isinstance(entries, str) else tuple(entries)
+        if not isinstance(self._order, InOrder):
+            raise GraphcError("G0603", "the batches have buckets already")
+        limits = tuple(sorted({int(b) for b in boundaries}))
+        if not limits or limits[0] < 1:
+            raise GraphcError("G0603", f"boundaries={boundaries!r}: lengths from 1 on are wanted")
+        found = lengths_of(self._source, names, lengths)
+        if found.max() > limits[-1]:
+            longest = int(found.argmax())
+            text = f"example {longest:,} has length {found[longest]:,}, beyond the last boundary"
+            help = f"add a boundary of {found.max()}, or cut sequences before"
+            raise GraphcError("G0603", text, help=help)
+        order = Bucketed(self._order, found, limits)
+        return replace(self, _order=order, _padded=(names, pad))
+
+    def __repr__(self) -> str:
+        n, steps, seed = self._order.examples, len(self), self._order.seed
+        shuffle = "" if seed is None else f", shuffled by {seed}"
+        return f"<{steps:,} batches of {n:,} examples{shuffle}, at {self.position}>"
+
+
+def in_order(
+    source: DataSource, size: int, seed: int | None, drop_last: bool, blocks: int | None
+) -> Batches:
+    """The batches of a source; see `DataSource.batches`."""
+    if size < 1:
+        raise GraphcError("G0617", f"batches of {size}: a batch has at least one example")
+    if blocks is not None and (blocks < 1 or not source.parts):
+        text = "blocks are parts that are read whole, and this source has none"
+        raise GraphcError("G0617", text if blocks > 0 else f"blocks={blocks}: at least 1")
+    seed = seed if seed is None else checked_seed(seed)
+    parts = source.parts if blocks else ()
+    order = InOrder(len(source), size, seed, drop_last, parts, blocks or 0)
+    if not order.steps:
+        raise GraphcError("G0617", f"there are {len(source):,} examples, fewer than one batch")
+    if seed is not None and not blocks and len(source.parts) > source.kept:
+        _warn_of_rereading(source)
+    return Batches(source, order)
+
+
+def _warn_of_rereading(source: DataSource) -> None:
+    warning = GraphcError(
+        "G0635",
+        f"a shuffle of all examples reads most of the {len(source.parts)} parts anew for every "
+        f"batch: {source.kept} of them stay in memory",
+        help="batches(..., blocks=4) shuffles the parts, and the examples of 4 at a time; "
+        "keep=N in the source keeps more in memory",
+    )
+    warnings.warn(GraphcWarning(warning.render().replace("error", "warning", 1)), stacklevel=4)
+
+
+def _rectangular(entries: Entries) -> Entries:
+    """The entries, each as one array. Raises G0603."""
+    made = {name: dense(a) for name, a in entries.items()}
+    for name, a in made.items():
+        if a.dtype == object:
+            text = f"the examples of a batch differ in the shape of '{name}'"
+            help = f'pad them: .bucket_by_length("{name}", boundaries=[...])'
+            raise GraphcError("G0603", text, help=help)
+    return made
+
+
+# -- map ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Map:
+    """A function of batches; random: whether it takes a generator."""
+
+    function: Callable[..., Any]
+    seed: int | None
+    random: bool
+
+    def __call__(self, batch: Any, seed: int, number: int, epoch: int, start: int) -> Any:
+        if not self.random:
+            return self.function(batch)
+        mine = seed if self.seed is None else self.seed
+        key = random.key(mine, f"map/{number}")
+        return self.function(batch, np.random.Generator(np.random.PCG64([key, epoch, start])))
+
+
+def _takes_two(function: Callable[..., Any]) -> bool:
+    """Whether a function takes a generator besides the batch."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (ValueError, TypeError):  # of a function written in C
+        return False
+    wanted = [p for p in parameters if p.default is p.empty and p.kind in _BY_PLACE]
+    return len(wanted) >= 2
+
+
+_BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
