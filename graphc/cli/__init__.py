@@ -21,6 +21,8 @@ from graphc.support.files import write_whole
 
 COMMANDS = {
     "run": ("graphc.cli.run", "Train and evaluate a .gc file or a plan."),
+    "evaluate": ("graphc.cli.predict", "Evaluate a .gc file or a plan on data."),
+    "predict": ("graphc.cli.predict", "Write what a .gc file or a plan predicts to an .npz file."),
     "compile": (
         "graphc.cli.compile",
         "Compile a .gc file to a plan, which runs without the source.",

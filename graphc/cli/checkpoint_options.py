@@ -14,12 +14,23 @@ if TYPE_CHECKING:
     from graphc.runtime.checkpoints.saving import Saved
     from graphc.runtime.trainer import Trainer
 
+resume_option = click.option(
+    "--resume", type=click.Path(path_type=Path),
+    help="Resume from a file that --save wrote, or from the newest good checkpoint in a folder.",
+)  # fmt: skip
+load_option = click.option(
+    "--load", type=click.Path(path_type=Path),
+    help="Take those variables that match by name and type: of a .safetensors file, a "
+    "model.safetensors.index.json, a .pt file of tensors, or a checkpoint; but not how far a "
+    "training was.",
+)  # fmt: skip
+load_names_option = click.option(
+    "--load-names", type=click.Path(path_type=Path), metavar="JSON",
+    help="Which tensor of --load is which variable: a file such as "
+    '{"w1": "fc1.weight.T"}; .T is the transpose. Default: those of the same name.',
+)  # fmt: skip
 OPTIONS = (
-    click.option(
-        "--load-names", type=click.Path(path_type=Path), metavar="JSON",
-        help="Which tensor of --load is which variable: a file such as "
-        '{"w1": "fc1.weight.T"}; .T is the transpose. Default: those of the same name.',
-    ),
+    load_names_option,
     click.option(
         "--checkpoint", type=click.Path(path_type=Path), metavar="DIR",
         help="Write checkpoints into this folder while training, each a folder of its own: "

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from graphc.cli import completion
-from graphc.cli.checkpoint_options import checkpoint_options
+from graphc.cli.checkpoint_options import checkpoint_options, load_option, resume_option
+from graphc.cli.data_files import load_data
 from graphc.cli.drivers import chosen_driver, driver_options
 from graphc.cli.hypers import hyper_option, set_hypers
 from graphc.cli.job import CommandJob, in_job, is_silent, transport_option
@@ -85,16 +86,9 @@ check_option = click.option(
     "--save", type=click.Path(path_type=Path),
     help="Write a checkpoint (.safetensors) at the end of the training.",
 )  # fmt: skip
-@click.option(
-    "--resume", type=click.Path(path_type=Path),
-    help="Resume from a file that --save wrote, or from the newest good checkpoint in a folder.",
-)  # fmt: skip
+@resume_option
 @checkpoint_options
-@click.option(
-    "--load", type=click.Path(path_type=Path),
-    help="Start a new training from those variables that match by name and type: of a .safetensors "
-    "file, a model.safetensors.index.json, a .pt file of tensors, or a checkpoint.",
-)  # fmt: skip
+@load_option
 @click.option(
     "--record", type=click.Path(path_type=Path),
     help="Record an asynchronous training: which push was applied when.",
@@ -306,26 +300,6 @@ def bytes_of(text: str | None, option: str) -> int | None:
 
 
 # -- training --------------------------------------------------------------------------------------
-
-
-def load_data(plan: Plan, name: str) -> tuple[Dataset, dict[str, Any]] | None:
-    """A dataset of the plan with its specification, or None if the plan has no such dataset.
-
-    Raises G0507 if the specification in the plan is incomplete.
-    """
-    from graphc.plan.check.plans import DATA
-    from graphc.runtime.data.dataset import load
-    from graphc.support.errors import GraphcError
-
-    spec = plan.data.get(name)
-    if spec is None:
-        return None
-    lacking = [key for key in DATA if key not in spec]
-    if lacking or (name != "train" and "evaluate" not in plan.programs):
-        what = f"'{lacking[0]}' of its data '{name}'" if lacking else "program 'evaluate'"
-        raise GraphcError("G0507", f"the plan lacks {what}", help="compile it again")
-    program = plan.training if name == "train" else plan.programs["evaluate"]
-    return load(spec["kind"], spec["path"], program.inputs), spec
 
 
 def _train(

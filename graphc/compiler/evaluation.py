@@ -30,7 +30,7 @@ def with_quotients(graph: Graph, batch: int = 0) -> tuple[Graph, dict[str, Plann
     batch: the number of examples, where the graph holds for that number only
     """
     find, reports = _Quotients(graph), dict[str, PlannedReport]()
-    fixed = batch if not any(n.tensor.extents for n in graph.inputs.values()) else 0
+    fixed = _fixed(graph, batch)
     for name, x in graph.outputs.items():
         report = PlannedReport(_batch_dims(graph[x], fixed), needs=_inputs(graph, x))
         reports[name] = report if report.batch else find.named(name, x, report)
@@ -59,6 +59,16 @@ def predicted(graph: Graph, reports: dict[str, PlannedReport], returns: Iterable
     names = list(returns) or [n for n in reports if graph[graph.outputs[n]].tensor.rank]
     parts = [x for n in names for x in reports[n].parts]
     return [*names, *parts]
+
+
+def _fixed(graph: Graph, batch: int) -> int:
+    """The number of examples if no input says which of its dims is the batch; else 0. Without
+    `batch`, all inputs must agree on their first dim."""
+    types = [node.tensor for node in graph.inputs.values()]
+    if any(t.extents for t in types):
+        return 0
+    first = {t.shape[0] for t in types if t.rank}
+    return batch or (first.pop() if len(first) == 1 else 0)
 
 
 def _batch_dims(node: Node, fixed: int) -> tuple[int, ...]:

@@ -1,11 +1,11 @@
-"""Arrays from .npz and .csv files. The files are not trusted, and nothing is unpickled."""
+"""Arrays from .npz and .csv files, which are not trusted: nothing is unpickled; and to .npz."""
 
 from __future__ import annotations
 
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from io import TextIOWrapper
 from math import prod
 from os import fstat
@@ -16,6 +16,7 @@ from zipfile import ZipExtFile, ZipFile, ZipInfo
 import numpy as np
 from numpy.lib import format as npy
 
+from graphc.support.files import replaced, writing
 from graphc.support.untrusted_files import Unreadable, opened, reading
 
 if TYPE_CHECKING:
@@ -115,6 +116,20 @@ def _header(member: IO[bytes] | ZipExtFile, name: str) -> ArrayHeader:
     except (ValueError, SyntaxError, TypeError, RecursionError):  # NumPy's repeat the header
         raise Unreadable(f"{name} has no array header") from None
     return ArrayHeader(tuple(map(int, shape)), dtype, member.tell(), "F" if fortran else "C")
+
+
+def write_npz(path: str | Path, arrays: Mapping[str, Array], code: str = "G0512") -> None:
+    """Write an .npz file, whole or not at all; equal arrays give equal bytes.
+
+    bf16, which NumPy's files don't have, is written as f32. Raises an error with this code if the
+    file can't be written.
+    """
+    with writing(path, code), replaced(path) as file, ZipFile(file, "w") as archive:
+        for name, array in arrays.items():
+            plain = array.astype(np.float32) if array.dtype.kind == "V" else array
+            entry = ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0))
+            with archive.open(entry, "w", force_zip64=True) as member:
+                npy.write_array(member, plain, allow_pickle=False)
 
 
 # -- csv ------------------------------------------------------------------------------------------

@@ -86,7 +86,7 @@ def _module(tree: s.SourceFile, path: Path, sizes: dict[str, int], seed: int) ->
 
 def _batch(data: Mapping[str, DataSpec], name: str) -> int | None:
     """The global batch of the data that the program declares."""
-    spec = data.get(name) or data.get("train")
+    spec = data.get(name) or data.get("train") or data.get("test")
     return spec.batch if spec else None
 
 

@@ -8,7 +8,7 @@ resume where it ended, also with batches of another size.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -187,12 +187,13 @@ def replica_streams(
 
 
 def load(
-    kind: str, path: str, inputs: Mapping[str, TensorType], span: Span | None = None
-) -> Dataset:
+    kind: str, path: str, inputs: Mapping[str, TensorType], span: Span | None = None,
+    optional: Collection[str] = (),
+) -> Dataset:  # fmt: skip
     """Read a dataset from a file; its arrays are checked and cast to the step's inputs.
 
     path: a file, or a pattern such as `part-*.npz` for the examples of several files, one after the
-    other
+    other; optional: inputs that the file need not have
 
     No message repeats what a file contains, except the names of entries.
     Raises G0601 (unknown kind), G0602 (unreadable), G0603 (shapes), G0604 (a missing entry),
@@ -202,15 +203,32 @@ def load(
         hint = did_you_mean(kind, tuple(READERS)) or f"known: {', '.join(READERS)}"
         raise GraphcError("G0601", f"there is no data source '{kind}'", span=span, help=hint)
     try:
-        read = [_read(kind, p, inputs) for p in files_of(path)]
-        files = tuple(len(part) for part in read) if len(read) > 1 else ()
-        return Dataset(_joined([part.arrays for part in read]) if files else read[0].arrays, files)
+        return _together([_read(kind, p, inputs, optional) for p in files_of(path)])
     except GraphcError as error:
         raise error.at(span) from None
     except FileNotFoundError:
         raise GraphcError("G0602", f"there is no file {path}", span=span) from None
     except Unreadable as error:
         raise GraphcError("G0602", f"{path} can't be read: {error}", span=span) from None
+
+
+def load_files(
+    files: Iterable[tuple[str, str]], inputs: Mapping[str, TensorType],
+    optional: Collection[str] = (),
+) -> Dataset:  # fmt: skip
+    """The same of several files or patterns, each with its kind; the examples in that order."""
+    return _together([load(kind, path, inputs, None, optional) for kind, path in files])
+
+
+def _together(read: Sequence[Dataset]) -> Dataset:
+    """The examples of several datasets. Raises G0604 if only some have an entry."""
+    for data in read:
+        for name in next((x.arrays.keys() - data.arrays.keys() for x in read), ()):
+            raise _missing(name, data.arrays)
+    files = tuple(n for part in read for n in part.parts) if len(read) > 1 else read[0].files
+    return Dataset(
+        _joined([part.arrays for part in read]) if len(read) > 1 else read[0].arrays, files
+    )
 
 
 def examples_of(kind: str, path: str) -> tuple[int, ...]:
@@ -228,9 +246,11 @@ def _count_npz(path: Path) -> int:
     return next(shape[0] for shape in npz_shapes(path).values() if shape)
 
 
-def _read(kind: str, path: Path, inputs: Mapping[str, TensorType]) -> Dataset:
-    arrays = READERS[kind](path, inputs)
-    return Dataset({name: _fit(name, arrays[name], t) for name, t in inputs.items()})
+def _read(
+    kind: str, path: Path, inputs: Mapping[str, TensorType], optional: Collection[str]
+) -> Dataset:
+    arrays = READERS[kind](path, inputs, optional)
+    return Dataset({n: _fit(n, arrays[n], t) for n, t in inputs.items() if n in arrays})
 
 
 def _missing(name: str, known: Iterable[str]) -> GraphcError:
@@ -267,15 +287,19 @@ def _lossless(a: Array, cast: Array, to: DType) -> bool:
     return bool(np.array_equal(cast.astype(a.dtype), a))
 
 
-def _read_npz(path: Path, inputs: Mapping[str, TensorType]) -> dict[str, Array]:
+def _read_npz(
+    path: Path, inputs: Mapping[str, TensorType], optional: Collection[str]
+) -> dict[str, Array]:
     arrays, names = npz_arrays(path, inputs)
     for name in inputs:
-        if name not in arrays:
+        if name not in arrays and name not in optional:
             raise _missing(name, names)
     return arrays
 
 
-def _read_csv(path: Path, inputs: Mapping[str, TensorType]) -> dict[str, Array]:
+def _read_csv(
+    path: Path, inputs: Mapping[str, TensorType], optional: Collection[str]
+) -> dict[str, Array]:
     """Columns by header name. An input of rank 2 takes the columns `name.0`, `name.1`, ..."""
     columns = csv_columns(path)
     arrays: dict[str, Array] = {}
@@ -286,7 +310,7 @@ def _read_csv(path: Path, inputs: Mapping[str, TensorType]) -> dict[str, Array]:
             arrays[name] = columns[name]
         elif parts and all(part in columns for part in parts):
             arrays[name] = np.stack([columns[part] for part in parts], axis=1)
-        else:
+        elif name not in optional:
             rows = max(map(len, columns.values()))
             raise _missing(name, shown_names(columns, rows))
     return {k: _whole(a) if inputs[k].dtype.kind in "iu" else a for k, a in arrays.items()}
@@ -298,7 +322,7 @@ def _whole(a: Array) -> Array:
     return a.astype(np.int64) if exact else a
 
 
-Reader = Callable[[Path, Mapping[str, TensorType]], dict[str, Array]]
+Reader = Callable[[Path, Mapping[str, TensorType], Collection[str]], dict[str, Array]]
 READERS: dict[str, Reader] = {"npz": _read_npz, "csv": _read_csv}
 COUNTS: dict[str, Callable[[Path], int]] = {"npz": _count_npz, "csv": csv_rows}
 

@@ -37,6 +37,7 @@ class Totals:
         self.examples = 0
         self._reports = reports
         self._hidden = {x: r for r in reports.values() for x in r.parts}
+        self._seen: dict[str, None] = {}  # in the order of the step
         self._sums: dict[str, Any] = {}
         self._parts: dict[str, list[Array]] = {}
         self._dtypes: dict[str, np.dtype[Any]] = {}
@@ -47,6 +48,7 @@ class Totals:
         for name, value in outputs.items():
             report = self._reports.get(name)
             if report is not None and report.batch:
+                self._seen[name] = None
                 self._parts.setdefault(name, []).append(np.asarray(value))
             elif name in self._hidden:
                 self._sum(name, value, examples if self._hidden[name].weighted else 1)
@@ -55,6 +57,7 @@ class Totals:
 
     def _sum(self, name: str, value: Any, weight: int) -> None:
         array = np.asarray(value)
+        self._seen[name] = None
         self._dtypes[name] = array.dtype
         with np.errstate(all="ignore"):
             self._sums[name] = self._sums.get(name, 0.0) + array.astype(np.float64) * weight
@@ -63,8 +66,10 @@ class Totals:
         """The results by name: numbers as Python floats. Raises G0606 if there was no example."""
         if not self.examples:
             raise GraphcError("G0606", "there is no example to evaluate on")
-        means = {name: self._mean(name) for name in self._sums if name not in self._hidden}
-        return means | {name: self._all(name) for name in self._parts}
+        names = [name for name in self._seen if name not in self._hidden]
+        return {
+            name: self._all(name) if name in self._parts else self._mean(name) for name in names
+        }
 
     def _mean(self, name: str) -> Any:
         report, mean = self._reports.get(name), np.asarray(self._sums[name] / self.examples)
