@@ -35,13 +35,22 @@ once, while tracing.
   makes of two bools in i8 is i32.
 * Sums of integers keep their dtype (bools and u8 are summed in i32); means of integers are f32;
   indices that come out (`argmax`, `argsort`) are i32.
-* **The batch size** `n = x.shape[0]` is a count of the examples that there are. Python's
-  operators, with numbers of any kind on either side, and NumPy's ufuncs keep it one: `loss / n`,
-  `1.0 / n`, `np.sqrt(n - 1)`, `np.maximum(n, 8)`, `x.size`, `math.prod(x.shape)`. It is a length
-  of shapes, slices and ranges, too; where the step depends on which length that was
-  (`sum(range(n))`, an array of `np.zeros(n)` beside the batch), and where a plain number is made of
-  it (`float(n)`, `math.sqrt(n)`, `if n > 8`, `max(n, 8)`, `np.prod(x.shape)`, `len(x)`), the step
-  is compiled for this batch size only, and a shorter batch is an error that names the place.
+* **The batch size** `n = x.shape[0]`, or `n = len(x)`, is a count of the examples that there are.
+  Python's operators, with numbers of any kind on either side, and NumPy's ufuncs keep it one:
+  `loss / n`, `1.0 / n`, `np.sqrt(n - 1)`, `np.maximum(n, 8)`, `x.size`, `math.prod(x.shape)`.
+* **Arrays as long as the batch** follow a short one, under every strategy: `np.zeros((n, 3))`,
+  `np.ones`, `np.empty` (zeros), `np.full`, `np.eye(n)`, `np.identity`, `np.tri`, `np.arange(n)` and
+  `np.arange(a, b, step)` with as many entries, `np.linspace(a, b, n)`, `np.tile(w, (n, 1))`,
+  `np.repeat(w[None], n, axis=0)`, `np.broadcast_to(w, (n, 3))`. Their floats are of the step's
+  dtype, what they count is i32. So do `x.ravel()`, `x.reshape(-1)`, `x[::-1]`, `np.flip`,
+  `np.roll`, `np.cumsum`, `x[-1]`, `x[n // 2]`, `x @ x.T` with its `np.diag` and `np.trace`.
+* **One batch size only**: where a plain number is made of n (`float(n)`, `math.sqrt(n)`, `if n >
+  8`, `max(n, 8)`, `range(n)`, `np.prod(x.shape)`, `for row in x`), a length that no dim can have
+  (`np.zeros(n + 1)`, `x[: n // 2]`, `x[1:]`), or an operation needs all of the batch (`np.sort` or
+  `np.concatenate` along it), the step is compiled for the example's batch size. The warning G0832
+  names the line when it is compiled; a batch of another size is an error (G0613) that names it,
+  too. Functions that a module imported by themselves (`from numpy import zeros`) are NumPy's own,
+  and give constants.
 * **In place**: `x += y` and `out=x` make x refer to the new value, for every name of it. Where
   another living array shares x's memory (a slice, a transpose, a reshape of it) they are an error,
   as is writing entries: `x[i] = v`.

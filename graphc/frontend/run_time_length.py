@@ -13,7 +13,7 @@ from collections.abc import Callable
 from operator import eq, ne
 from typing import Any, TypeAlias
 
-from graphc.ir.types import Size
+from graphc.ir.types import Extent, Size
 
 Formula: TypeAlias = Callable[[Callable[[Size], Any]], Any]  # from a way to read a Size to a value
 Function: TypeAlias = Callable[..., Any]
@@ -50,6 +50,61 @@ def combine(function: Function, *xs: Any) -> Any:
     number = (DerivedInt if isinstance(known, int) else DerivedFloat)(known)
     number.formula = lambda read: function(*(formula(read) for formula in formulas if formula))
     return number
+
+
+def is_count(x: Any) -> bool:
+    """Whether a number depends on a run-time count."""
+    return isinstance(x, Derived) or (isinstance(x, Size) and x.extent is not None)
+
+
+MANY = 256  # sizes of the batch that are tried
+
+
+def _tried(function: Function, *xs: Any) -> tuple[str, dict[int, Any]] | None:
+    """`function` of numbers for many sizes of a batch that can occur, the largest last, and the
+    name of their extent; None if it can't be computed, or several extents take part."""
+    most: dict[str, int] = {}
+
+    def seen(size: Size) -> int:
+        assert size.extent is not None
+        most[size.extent.name] = int(size) // size.extent.unit
+        return int(size)
+
+    formulas = [formula for x in xs if (formula := _formula(x)) is not None]
+    for formula in formulas:
+        formula(seen)
+    if len(formulas) != len(xs) or len(most) != 1:
+        return None
+    ((name, count),) = most.items()
+
+    def at(count: int) -> Any:
+        def read(size: Size) -> int:
+            return count * (size.extent.unit if size.extent else 1)
+
+        return function(*(formula(read) for formula in formulas))
+
+    try:
+        return name, {n: at(n) for n in (*range(1, count, max(1, count // MANY)), count)}
+    except (ArithmeticError, TypeError, ValueError):
+        return None
+
+
+def as_length(function: Function, *xs: Any) -> Size | None:
+    """`function` of numbers as the length of a dim: if for every batch that can occur it is the
+    same multiple of the number of examples. None if it is not."""
+    tried = _tried(function, *xs)
+    if tried is None or not isinstance(unit := tried[1][1], int) or unit < 1:
+        return None
+    name, lengths = tried
+    if any(length != n * unit for n, length in lengths.items()):
+        return None
+    return Count(unit * max(lengths), Extent(name, unit))
+
+
+def always_inside(index: Any, size: Size) -> bool:
+    """Whether an index into a dim of run-time length is inside of it for every batch."""
+    tried = _tried(lambda i, n: isinstance(i, int) and -n <= i < n, index, size)
+    return tried is not None and all(tried[1].values())
 
 
 def computed(function: Function, a: Any, b: Any) -> Any:

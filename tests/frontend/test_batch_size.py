@@ -13,7 +13,7 @@ import pytest
 import graphc
 from graphc.frontend.numpy.trace import record
 from graphc.support import config
-from graphc.support.errors import GraphcError
+from graphc.support.errors import GraphcError, GraphcWarning
 
 Form = Callable[[Any, Any], Any]
 X = np.arange(8, dtype=np.float32).reshape(4, 2) + 1
@@ -70,6 +70,57 @@ COUNTS: dict[str, Form] = {
     "x[np.arange(n), i]": lambda x, n: np.sum(x[np.arange(n), (x[:, 0] > 2).astype(np.int32)]),
     "x.shape == x.shape": lambda x, n: np.sum(x) * (2 if x.shape == (x * x).shape else 1),
     "n > 0": lambda x, n: np.sum(x) / (n if n > 0 and n >= 1 and n and not n < 1 else 7),
+    "np.arange(n).sum()": lambda x, n: np.sum(x) * np.arange(n).sum(),
+    "np.arange(1, n + 1)": lambda x, n: np.sum(x) * np.arange(1, n + 1).sum(),
+    "np.full((n, 1), 1.0 / n)": lambda x, n: np.sum(x * np.full((n, 1), 1.0 / n)),
+    "len(x)": lambda x, n: np.sum(x) / len(x),
+    "x + np.zeros((n, 2))": lambda x, n: np.sum(x + np.zeros((n, 2), np.float32)),
+    "x * np.arange(n)[:, None]": lambda x, n: np.sum(x * np.arange(n)[:, None]),
+    "np.eye(n) @ x": lambda x, n: np.sum(np.eye(n, dtype=np.float32) @ x),
+    "np.ones((1, n)) @ x": lambda x, n: np.sum(np.ones((1, n), np.float32) @ x),
+    "np.roll(x, 4, 0)": lambda x, n: np.sum(np.roll(x, 4, 0)),
+    "np.roll(x, -8)": lambda x, n: np.sum(np.roll(x, -8)),
+    "x[n - 1]": lambda x, n: np.sum(x[n - 1]),
+    "x + np.ones((n, 2))": lambda x, n: np.sum((x + np.ones((n, 2))) ** 2),
+    "np.empty((n, 2)) * 0": lambda x, n: np.sum(x + np.empty((n, 2)) * 0),
+    "np.full((n, 2), 0.25)": lambda x, n: np.sum(x * np.full((n, 2), 0.25)),
+    "np.full(n, n)": lambda x, n: np.sum(x.T * np.full(n, n)),
+    "np.zeros(n * 2)": lambda x, n: np.sum(x.ravel() + np.zeros(n * 2)),
+    "np.zeros(n, dtype=int)": lambda x, n: np.sum(x.T + np.zeros(n, dtype=int)),
+    "np.zeros(x.shape)": lambda x, n: np.sum(np.square(x + np.zeros(x.shape))),
+    "np.identity(n)": lambda x, n: np.sum((np.identity(n) * 2 + 1) @ x),
+    "np.eye(n, 3)": lambda x, n: np.sum(x.T @ np.eye(n, 3, 1)),
+    "np.tri(n)": lambda x, n: np.sum(np.square(np.tri(n) @ x)),
+    "np.arange(n - 1, -1, -1)": lambda x, n: np.sum(x.T * np.arange(n - 1, -1, -1)),
+    "np.arange(2, 2 * n + 2)": lambda x, n: np.sum(x.ravel() * np.arange(2, 2 * n + 2)),
+    "np.arange(0, n, 1.0) / n": lambda x, n: np.sum(x.T * (np.arange(0, n, 1.0) / n)),
+    "np.linspace(0, 1, n)": lambda x, n: np.sum(x.T * np.linspace(0, 1, n)),
+    "np.linspace(endpoint=False)": lambda x, n: np.sum(x.T * np.linspace(1, n, n, endpoint=False)),
+    "np.tile(constant, (n, 1))": lambda x, n: np.sum(x * np.tile(np.float32([1, 2]), (n, 1))),
+    "np.tile(x[:, 0].max(), n)": lambda x, n: np.sum(x.T * np.tile(x[:, 0].max(), n)),
+    "np.repeat(constant, n)": lambda x, n: np.sum(x * np.repeat(np.float32([[1, 2]]), n, axis=0)),
+    "np.repeat(x.max(), n)": lambda x, n: np.sum(x.T * np.repeat(x.max(), n)),
+    "np.broadcast_to(1, n)": lambda x, n: np.sum(x.T * np.broadcast_to(3, n)),
+    "np.full(x.shape, ...)": lambda x, n: np.sum(x * np.full(x.shape, x.max())),
+    "x[::-1]": lambda x, n: np.sum(x[::-1] * np.arange(n)[:, None]),
+    "np.flip(x)": lambda x, n: np.sum(np.flip(x) * x),
+    "np.flip(x > 2)": lambda x, n: np.sum(np.where(np.flip(x > 2, 0), x, 0)),
+    "x.ravel()[::-1]": lambda x, n: np.sum(x.ravel()[::-1] * x.reshape(-1)),
+    "np.roll(x, 1, 0)": lambda x, n: np.sum(np.roll(x, 1, 0) * x),
+    "np.roll(x, -3)": lambda x, n: np.sum(np.roll(x, -3) * x),
+    "np.cumsum(x, 0)": lambda x, n: np.sum(np.cumsum(x, 0) * x),
+    "np.cumsum(x)": lambda x, n: np.sum(np.cumsum(x) ** 2),
+    "x[-1]": lambda x, n: np.sum(x[-1] * x),
+    "x[0]": lambda x, n: np.sum(x[0] * x),
+    "x[n // 2, 1]": lambda x, n: np.sum(x[n // 2, 1] * x),
+    "x[-n]": lambda x, n: np.sum(x[-n] * x),
+    "x[np.arange(n)]": lambda x, n: np.sum(x[np.arange(n)] ** 2),
+    "x[np.arange(n)[:, None], i]": lambda x, n: np.sum(
+        x[np.arange(len(x))[:, None], np.array([[1, 0]])] * x),
+    "x @ x.T": lambda x, n: np.sum(np.diag(x @ x.T)) + np.trace(np.exp(-x @ x.T)),
+    "(x @ x.T)[~np.eye(n)]": lambda x, n: np.sum(np.where(np.eye(n) == 1, 0, x @ x.T)),
+    "np.diag(x[:, 0]) @ x": lambda x, n: np.sum(np.diag(x[:, 0]) @ x),
+    "if len(x) == len(y)": lambda x, n: np.sum(x) * (2 if len(x) == len(x * 2) else 3) / len(x),
 }  # fmt: skip
 
 NUMBERS: dict[str, Form] = {
@@ -86,29 +137,32 @@ NUMBERS: dict[str, Form] = {
     "n & 3": lambda x, n: np.sum(x) * (n & 6),
     "{4: 1}.get(n)": lambda x, n: np.sum(x) * {4: 1, 2: 2}.get(n, 0),
     "sum(range(n))": lambda x, n: np.sum(x) * sum(range(n)),
+    "np.zeros(n + 1)": lambda x, n: np.sum(x) + np.sum(np.zeros(n + 1) + 1),
+    "np.arange(0, n, 2)": lambda x, n: np.sum(x) * np.arange(0, n, 2).sum(),
+    "for row in x": lambda x, n: sum(np.sum(row) for row in x),
+    "list of np.arange(n)": lambda x, n: np.sum(x) * sum(list(range(100))[i] for i in np.arange(n)),
     "x[i] for i in range(n)": lambda x, n: sum((np.sum(x[i]) for i in range(n)), 0.0),
-    "np.arange(n).sum()": lambda x, n: np.sum(x) * np.arange(n).sum(),
-    "np.arange(1, n + 1)": lambda x, n: np.sum(x) * np.arange(1, n + 1).sum(),
     "np.float32(n)": lambda x, n: np.sum(x) * np.float32(n),
     "np.array(n)": lambda x, n: np.sum(x) * np.array(n),
     "np.array([n, 1.0])": lambda x, n: np.sum(x * np.array([n, 1.0])),
     "np.mean([n, n])": lambda x, n: np.sum(x) * np.mean([n, n]),
     "np.prod(x.shape)": lambda x, n: np.sum(x) / np.prod(x.shape),
-    "np.full((n, 1), 1.0 / n)": lambda x, n: np.sum(x * np.full((n, 1), 1.0 / n)),
-    "len(x)": lambda x, n: np.sum(x) / len(x),
     "f'{n}'": lambda x, n: np.sum(x) * int(f"{n}"),
 }  # fmt: skip
 
 WHOLE: dict[str, Form] = {
-    "x + np.zeros((n, 2))": lambda x, n: np.sum(x + np.zeros((n, 2), np.float32)),
-    "x * np.arange(n)[:, None]": lambda x, n: np.sum(x * np.arange(n)[:, None]),
-    "np.eye(n) @ x": lambda x, n: np.sum(np.eye(n, dtype=np.float32) @ x),
-    "np.ones((1, n)) @ x": lambda x, n: np.sum(np.ones((1, n), np.float32) @ x),
-    "np.roll(x, 4, 0)": lambda x, n: np.sum(np.roll(x, 4, 0)),
-    "np.roll(x, -8)": lambda x, n: np.sum(np.roll(x, -8)),
-    "x[n - 1]": lambda x, n: np.sum(x[n - 1]),
+    "a[i] = v in np.zeros(n)": lambda x, n: np.sum(x.T * _written(n)),
+    "x[1:]": lambda x, n: np.sum(x[1:]),
+    "np.sort(x, 0)": lambda x, n: np.sum(np.sort(x, 0) * x),
+    "np.concatenate": lambda x, n: np.sum(np.concatenate([x, x])),
     "x[: n - 1]": lambda x, n: np.sum(x[: n - 1]),
 }
+
+
+def _written(n: Any) -> Any:
+    weights = np.zeros(n, np.float32)
+    weights[0] = 2.0
+    return weights
 
 
 def step_of(form: Form) -> Any:
@@ -116,9 +170,17 @@ def step_of(form: Form) -> Any:
 
 
 @pytest.mark.filterwarnings("ignore:warning.G0831")  # of np.array([1.0, 2.0])
-@pytest.mark.parametrize("native", ["1", "0"])
+@pytest.mark.parametrize(
+    ("strategy", "native"),
+    [
+        ("one_device()", "1"), ("one_device()", "0"), ("mirrored(2) * accumulate(2)", "0"),
+        pytest.param("mirrored(2) * accumulate(2)", "1", marks=pytest.mark.ci),
+        pytest.param("mirrored(3)", "1", marks=pytest.mark.ci),
+        pytest.param("zero(2, stage=3)", "1", marks=pytest.mark.ci),
+    ],
+)  # fmt: skip
 def test_a_count_of_the_examples_is_that_of_a_short_batch(
-    native: str, monkeypatch: pytest.MonkeyPatch
+    strategy: str, native: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def every(params: Any, batch: Any) -> Any:
         x = batch["x"]
@@ -129,8 +191,9 @@ def test_a_count_of_the_examples_is_that_of_a_short_batch(
     monkeypatch.setenv("GRAPHC_NATIVE", native)
     config.get.cache_clear()
     w = {"w": np.float32(1)}
-    with graphc.compile(every, w, {"x": X}, optimizer=graphc.optim.sgd(0.1)) as trainer:
-        for count in (4, 2, 1):
+    sgd = graphc.optim.sgd(0.1)
+    with graphc.compile(every, w, {"x": X}, optimizer=sgd, strategy=strategy) as trainer:
+        for count in (4, 3, 2, 1):
             found = trainer.step({"x": X[:count]})
             for name, form in COUNTS.items():
                 wanted = form(X[:count], count)
@@ -158,25 +221,29 @@ def test_an_array_as_long_as_the_batch_needs_it_whole(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("form", "words"),
+    ("form", "words", "remedy"),
     [
-        (NUMBERS["float(n)"], "the size of the batch is a plain number"),
-        (WHOLE["x + np.zeros((n, 2))"], "needs the whole batch"),
+        (NUMBERS["float(n)"], "the size of the batch is a plain number", "np.maximum(n, 1)"),
+        (WHOLE["np.sort(x, 0)"], "needs the whole batch", "reductions, np.cumsum"),
     ],
 )
 def test_a_short_batch_that_cannot_be_taken_is_refused_with_the_place(
-    form: Form, words: str
+    form: Form, words: str, remedy: str
 ) -> None:
     def step(params: Any, batch: Any) -> Any:
         return form(batch["x"], batch["x"].shape[0]) * params["w"]
 
     w = {"w": np.float32(1)}
-    with graphc.compile(step, w, {"x": X}, optimizer=graphc.optim.sgd(0.1)) as trainer:
+    with pytest.warns(GraphcWarning, match="fewer than 4 examples will be refused") as said:
+        trainer = graphc.compile(step, w, {"x": X}, optimizer=graphc.optim.sgd(0.1))
+    assert len(said) == 1 and said[0].filename == __file__
+    with trainer:
         trainer.step({"x": X})
         with pytest.raises(GraphcError, match="the step takes") as caught:
             trainer.step({"x": X[:2]})
     text = caught.value.render()
-    assert caught.value.code == "G0613" and words in text and "np.maximum(n, 1)" in text
+    assert caught.value.code == "G0613" and words in text and remedy in text
+    assert words in str(said[0].message) and remedy in str(said[0].message)
 
 
 def test_a_count_is_as_precise_as_the_array_beside_it() -> None:
@@ -207,8 +274,73 @@ def test_the_length_of_what_needs_the_batch_whole_does_not_follow_it() -> None:
 
     given = {"w": np.ones(1, np.float32)}, {"x": np.ones(4, np.float32)}
     assert record(step, *given).exact is not None
-    with (
-        graphc.compile(step, *given, optimizer=graphc.optim.sgd(1.0)) as trainer,
-        pytest.raises(GraphcError, match="has shape"),
-    ):
+    with pytest.warns(GraphcWarning, match="needs the whole|plain number"):
+        trainer = graphc.compile(step, *given, optimizer=graphc.optim.sgd(1.0))
+    with trainer, pytest.raises(GraphcError, match="has shape"):
         trainer.step({"x": np.ones(2, np.float32)})
+
+
+MOVED: dict[str, Form] = {
+    "x[::-1]": lambda x, n: x[::-1],
+    "np.roll(x, 3, 0)": lambda x, n: np.roll(x, 3, 0),
+    "np.cumsum(x, 0)": lambda x, n: np.cumsum(x, 0),
+    "x[-1]": lambda x, n: x[-1] * x,
+    "x[n // 2]": lambda x, n: x[n // 2] + np.zeros((n, 2)),
+    "x + np.eye(n, 2)": lambda x, n: (x + np.eye(n, 2)) * np.arange(n)[:, None],
+    "np.tri(n) @ x": lambda x, n: np.tri(n) @ x,
+    "x @ x.T": lambda x, n: np.exp(-x @ x.T) @ x,
+}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "counts"),
+    [
+        ("mirrored(2) * accumulate(2)", (3,)),
+        pytest.param("mirrored(2)", (3, 4, 1, 2), marks=pytest.mark.ci),
+        pytest.param("zero(3)", (3, 4, 1, 2), marks=pytest.mark.ci),
+    ],
+)
+def test_what_moves_along_the_batch_has_the_gradient_of_a_step_for_the_short_batch(
+    strategy: str, counts: tuple[int, ...]
+) -> None:
+    def step(params: Any, batch: Any) -> Any:
+        x = batch["x"] * params["w"]
+        return sum(
+            np.sum((form(x, x.shape[0]) - 1) ** 2 * batch["x"] / n)
+            for n, form in enumerate(MOVED.values(), 1)
+        )
+
+    given = {"w": np.float32([0.4, 0.3])}
+    sgd = graphc.optim.sgd(1e-3)
+    with graphc.compile(step, given, {"x": X}, optimizer=sgd, strategy=strategy) as any_size:
+        for count in counts:
+            with graphc.compile(step, any_size.params, {"x": X[:count]}, optimizer=sgd) as one_size:
+                one_size.step({"x": X[:count]})
+                any_size.step({"x": X[:count]})
+                for name, wanted in one_size.variables("param").items():
+                    np.testing.assert_allclose(any_size.variables()[name], wanted, rtol=2e-5)
+
+
+def test_a_loop_over_the_batch_is_said_once_with_its_line() -> None:
+    def step(params: Any, batch: Any) -> Any:
+        total = 0.0
+        for row in batch["x"]:
+            total = total + np.sum(row)
+        return total + len(batch["x"])
+
+    (note,) = record(step, {}, {"x": X}).notes
+    assert note.code == "G0833" and "the 4 examples" in note.message
+    assert 'for row in batch["x"]' in note.render().splitlines()[3]
+
+
+def test_functions_that_are_replaced_while_tracing_are_back_after_it() -> None:
+    before = (len, np.take, np.zeros, np.arange)
+
+    def step(params: Any, batch: Any) -> Any:
+        assert len([1, 2]) == 2 and np.zeros(3).shape == (3,) and len(np.arange(4)) == 4
+        assert len is not before[0]
+        raise KeyError("x")
+
+    with pytest.raises(KeyError):
+        record(step, {}, {"x": X})
+    assert (len, np.take, np.zeros, np.arange) == before

@@ -222,7 +222,7 @@ def inputs(
     f = session.builder
     form = flatten(request.batch, "batch")[1]
     types = _batch_types(request)
-    cut = [n for n, t in types.items() if t.rank and not _matches(n, request.whole)]
+    cut = _cut(request, types)
     _check_batch({n: types[n].shape[0] for n in cut})
     session.size = types[cut[0]].shape[0] if cut else 0
     made = {}
@@ -234,6 +234,17 @@ def inputs(
         op = op_named("input")(source_name=name)  # type: ignore[call-arg]
         made[name] = Tracer(session, f.add(op, type=t, name=name))
     return form.build(made), form
+
+
+def _cut(request: TraceRequest, types: Mapping[str, TensorType]) -> list[str]:
+    """The entries of the batch that have a batch dim."""
+    return [n for n, t in types.items() if t.rank and not _matches(n, request.whole)]
+
+
+def batch_size(request: TraceRequest) -> int | None:
+    """The number of examples in the example batch; None if no entry has a batch dim."""
+    types = _types(request.batch, "batch")
+    return next((types[n].shape[0] for n in _cut(request, types)), None)
 
 
 def _matches(name: str, globs: tuple[str, ...]) -> bool:

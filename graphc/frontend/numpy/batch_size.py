@@ -6,11 +6,12 @@ step needs the whole batch, it holds for batches of one size only.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from graphc.ir.builder import Builder
 from graphc.ir.graph import Graph, Node, subgraph_nodes
-from graphc.support.errors import Span
+from graphc.support.errors import GraphcError, Span
 
 
 def same_but_for_lengths(a: Graph, b: Graph) -> bool:
@@ -40,6 +41,33 @@ def _same(a: Node, b: Node) -> bool:
 def _fits(a: Any, b: Any) -> bool:
     """Whether two attributes of nodes are equal, or may be lengths."""
     return a == b or isinstance(a, int | tuple)
+
+
+REASONS = {
+    True: "here the size of the batch is a plain number, the same for every batch",
+    False: "this operation needs the whole batch",
+}
+REMEDIES = {
+    True: "for the number of examples actually present, compute with n = x.shape[0] itself: 1 / n, "
+    "np.sqrt(n), np.maximum(n, 1), np.zeros((n, 3)), np.arange(n)",
+    False: "reductions, np.cumsum, x[::-1], np.roll and x[-1] take short batches; slices along "
+    "the batch, np.sort and np.concatenate do not",
+}
+
+
+def size_notes(
+    count: int | None, exact: Span | None, needs: Span | None, known: Iterable[GraphcError]
+) -> list[GraphcError]:
+    """A note that the step is for batches of `count` examples only, and where that comes from.
+
+    known: notes that there are; one of the same line says it all
+    """
+    blamed = exact or needs
+    if blamed is None or count is None or any(n.span == blamed for n in known):
+        return []
+    text = f"a batch of fewer than {count} examples will be refused: {REASONS[exact is not None]}"
+    help = f"{REMEDIES[exact is not None]}; if all batches are equally long, ignore this"
+    return [GraphcError("G0832", text, span=blamed, help=help)]
 
 
 # -- nodes that need the whole batch: they make a run-time length a fixed one ---------------------

@@ -8,6 +8,7 @@ dims.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from types import EllipsisType
 from typing import Any, TypeAlias
@@ -17,8 +18,13 @@ import numpy as np
 from graphc.frontend.numpy.handlers import VIEWS
 from graphc.frontend.numpy.ordering import along, index_value
 from graphc.frontend.operands import array_of, as_int, value
+from graphc.frontend.run_time_length import always_inside, is_count
 from graphc.ir.builder import Builder, Value
 from graphc.ir.op import require
+from graphc.ir.types import I32, Extent, Size
+from graphc.ops.composites.run_time_rows import entry
+from graphc.ops.reshape import Reshape
+from graphc.ops.source import Iota
 from graphc.support.errors import GraphcError
 
 Item: TypeAlias = Any  # int, slice, None, or an array of integers: an ndarray or a Value
@@ -28,9 +34,35 @@ def getitem(f: Builder, x: Any, key: Any) -> Value:
     """x[key]. Raises G0805."""
     source = value(f, x)
     items = _expanded(_items(key), source.rank)
-    if not any(isinstance(k, np.ndarray | Value) for k in items):
-        return f.getitem(source, tuple(items))
-    return _fancy(f, source, items)
+    if any(isinstance(k, np.ndarray | Value) for k in items):
+        return _fancy(f, source, items)
+    source, items = _picked(f, source, items)
+    return f.getitem(source, tuple(items))
+
+
+def _picked(f: Builder, x: Value, items: list[Item]) -> tuple[Value, list[Item]]:
+    """x without the dims of run-time length that an integer indexes, and the rest of the key."""
+    dim, rest = 0, []
+    for k in items:
+        if k is None or isinstance(k, slice):
+            rest.append(k)
+            dim += k is not None
+            continue
+        n = Size(x.shape[dim], x.type.extent(dim))
+        if n.extent is not None and always_inside(k, n):
+            x = entry(f, x, dim, partial(_from_front, f, k))
+        else:
+            rest.append(k)
+            dim += 1
+    return x, rest
+
+
+def _from_front(f: Builder, k: int, n: Value) -> Value:
+    """The index k, counted from the front of a dim of run-time length n."""
+    if not is_count(k):
+        return n + k if k < 0 else f.constant(k, I32)
+    i = value(f, k)
+    return f.select(f.lt(i, 0), i + n, i)
 
 
 def getview(f: Builder, x: Any, key: Any) -> Value:
@@ -163,6 +195,8 @@ def _looked_up(f: Builder, x: Value, arrays: _Arrays, order: list[int]) -> Value
     """The dims of the index arrays, then the rest of x."""
     if len(arrays.ids) == 1:
         (d,), (k,) = arrays.dims, arrays.ids
+        if isinstance(k, Value) and k.rank == 1 and _row_number(f, k, x, d, k.shape) is not None:
+            return f.moveaxis(x, d, 0)
         if not isinstance(k, Value):
             y = f.gather(x, index_value(f, k, x.shape[d], "an index"), dim=d)
         else:
@@ -172,7 +206,7 @@ def _looked_up(f: Builder, x: Value, arrays: _Arrays, order: list[int]) -> Value
     x = f.transpose(x, order)
     shape = np.broadcast_shapes(*(k.shape for k in arrays.ids))
     for slot, k in enumerate(arrays.ids):
-        dim = _row_number(k, x.shape[slot], shape)
+        dim = _row_number(f, k, x, slot, shape)
         if dim is not None:
             return _by_row(f, x, arrays.ids, slot, dim)
     ids = _merged(f, x, arrays.ids)
@@ -181,15 +215,31 @@ def _looked_up(f: Builder, x: Value, arrays: _Arrays, order: list[int]) -> Value
     return f.gather(flat, ids, dim=0)
 
 
-def _row_number(k: Item, n: int, shape: tuple[int, ...]) -> int | None:
+def _row_number(f: Builder, k: Item, x: Value, slot: int, shape: tuple[int, ...]) -> int | None:
     """The dim of the result along which the index array `k` counts 0, 1, ..., n-1."""
-    if isinstance(k, Value) or k.size != n:
+    n = x.shape[slot]
+    if isinstance(k, Value):
+        at = _counting_dim(f, k, x.type.extent(slot))
+        return None if at is None or k.shape[at] != n else len(shape) - k.rank + at
+    if k.size != n:
         return None
     full = (1,) * (len(shape) - k.ndim) + k.shape
     for dim, length in enumerate(full):
         if length == n == shape[dim] and np.array_equal(k.ravel(), np.arange(n)):
             return dim
     return None
+
+
+def _counting_dim(f: Builder, k: Value, extent: Extent | None) -> int | None:
+    """The dim along which a value of this run-time length is np.arange(n), with dims of 1 or
+    without; None for another."""
+    at = next((i for i in range(k.rank) if k.type.extent(i) is not None), None)
+    if extent is None or at is None or k.type.extent(at) != extent or k.type.size != k.shape[at]:
+        return None
+    node = k.node
+    while isinstance(node.op, Reshape):
+        node = f.nodes[node.operands[0]]
+    return at if isinstance(node.op, Iota) and len(node.tensor.shape) == 1 else None
 
 
 def _by_row(f: Builder, x: Value, ids: list[Item], slot: int, dim: int) -> Value:

@@ -112,6 +112,10 @@ class Traced:
 
     __slots__ = ()
 
+    def length(self) -> Any:
+        """What `len` gives while a function is traced."""
+        raise NotImplementedError
+
 
 class Length:
     """The number of examples in a batch, or a number computed from it. `number` is the graph's

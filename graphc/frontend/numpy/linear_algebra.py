@@ -240,6 +240,9 @@ def diagonal(f: Builder, a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1
     require(x.rank >= 2, f"np.diagonal of shape {x.shape}")
     x = f.moveaxis(x, (as_int(axis1, "axis1"), as_int(axis2, "axis2")), (-2, -1))
     k = as_int(offset, "offset")
+    ends = x.type.extent(x.rank - 2), x.type.extent(x.rank - 1)
+    if k == 0 and ends[0] is not None and ends[0] == ends[1]:
+        return f.diagonal(x)
     rows, columns = x.shape[-2], x.shape[-1]
     n = max(0, min(rows, columns - k) if k >= 0 else min(rows + k, columns))
     top, left = max(0, -k), max(0, k)
@@ -278,7 +281,8 @@ def diag(f: Builder, v: Any, k: Any = 0) -> Value:
     if x.rank == 2:
         return diagonal(f, x, at)
     n = x.shape[0]
-    wide = f.broadcast(x, shape=(n, n), at=(0,))
+    again = x.type.extent(0)
+    wide = f.broadcast(x, shape=(n, n), at=(0,), extents=(None, again) if again else ())
     hit = f.eq(iota_like(f, wide, 0), iota_like(f, wide, 1))
     square = f.select(hit, wide, f.zeros_like(wide))
     above, below = max(0, at), max(0, -at)

@@ -13,7 +13,7 @@ import numpy as np
 from graphc.frontend.numpy.caller import user_span
 from graphc.ir.builder import Builder, Value
 from graphc.ir.orders import Orders
-from graphc.ir.types import F64
+from graphc.ir.types import F64, TensorType
 from graphc.support.errors import GraphcError, Span
 
 if TYPE_CHECKING:
@@ -47,6 +47,9 @@ class TraceSession:
     size:    the number of examples of the example batch; 0 if it has none
     paths:   where the parts of the trees of variables are in them, by id
     layer:   the path of the layer that is being called, None outside of layers
+    wide_params: whether a param is f64, or all float arrays are
+    fixed:   whether the batch size is a plain number in new arrays and in `len`
+    sized_arrays: whether arrays were made that are as long as the batch
     """
 
     builder: Builder
@@ -59,6 +62,9 @@ class TraceSession:
     notes: list[GraphcError] = field(default_factory=list)
     wide: bool = False
     size: int = 0
+    wide_params: bool = False
+    fixed: bool = False
+    sized_arrays: bool = False
     over: bool = False
     paths: dict[int, str] = field(default_factory=dict)
     layer: str | None = None
@@ -80,6 +86,16 @@ class TraceSession:
                 "a float64 array makes this float64, in a step of float32",
                 "make it float32: np.array(x, np.float32), np.zeros(n, np.float32), "
                 "x.astype(np.float32)",
+            )
+
+    def note_loop(self, t: TensorType) -> None:
+        """Note a loop over the examples of a batch."""
+        if t.extent(0) is not None:
+            self.note(
+                "G0833",
+                f"a loop over the {t.shape[0]} examples of the batch is unrolled: each is computed "
+                "by nodes of its own, and shorter batches are refused",
+                "compute with the whole array: x.sum(axis=1), x @ w",
             )
 
     def check_open(self) -> None:

@@ -27,17 +27,25 @@ from typing import TYPE_CHECKING, Any
 
 from graphc.frontend.numpy.arguments import (
     TraceRequest,
+    batch_size,
     dtype_notes,
     float_argument,
     float_of,
     has_f64,
     inputs,
+    params_float,
     variables,
 )
 from graphc.frontend.numpy.batch_arrays import arrays_for
-from graphc.frontend.numpy.batch_size import measured, needs_whole, same_but_for_lengths
+from graphc.frontend.numpy.batch_size import (
+    REASONS,
+    REMEDIES,
+    measured,
+    needs_whole,
+    same_but_for_lengths,
+    size_notes,
+)
 from graphc.frontend.numpy.caller import user_span
-from graphc.frontend.numpy.constant_table import taking
 from graphc.frontend.numpy.declare import objectives
 from graphc.frontend.numpy.leaves import listed
 from graphc.frontend.numpy.notes import warn_of
@@ -45,8 +53,10 @@ from graphc.frontend.numpy.pytree import Structure, flatten
 from graphc.frontend.numpy.returned import take_result
 from graphc.frontend.numpy.session import TraceSession, running
 from graphc.frontend.numpy.tracer import Tracer
+from graphc.frontend.numpy.undispatched import replaced
 from graphc.ir.builder import Builder
 from graphc.ir.graph import Graph
+from graphc.ir.types import F64
 from graphc.support.errors import GraphcError, Span
 from graphc.support.random import checked_seed
 
@@ -98,8 +108,8 @@ class TracedStep:
         """The error, with the reason why a batch of another size is refused."""
         blamed = self.exact or self.needs
         if error.code == "G0613" and blamed is not None and not error.labels:
-            error.labels = ((blamed, _REASONS[self.exact is not None]),)
-            error.help = error.help or _PLAIN_SIZE
+            error.labels = ((blamed, REASONS[self.exact is not None]),)
+            error.help = error.help or REMEDIES[self.exact is not None]
         return error
 
     def inputs(self, batch: Any) -> dict[str, Array]:
@@ -116,17 +126,6 @@ class TracedStep:
     def some_inputs(self, batch: Any) -> dict[str, Array]:
         """The same of a batch in which leaves may be missing, or be None."""
         return arrays_for(self.graph, flatten(batch, "batch")[0])
-
-
-_REASONS = {
-    True: "here the size of the batch is a plain number, the same for every batch",
-    False: "this operation needs the whole batch",
-}
-_PLAIN_SIZE = (
-    "for the number of examples actually present, compute with x.shape[0] itself: 1 / n, "
-    "np.sqrt(n), np.maximum(n, 1); for arrays as long as the batch, np.zeros_like(x) or "
-    "graphc.nn.arange(n)"
-)
 
 
 def trace(function: Callable[..., Any], params: Any, batch: Any, **options: Any) -> Graph:
@@ -185,36 +184,61 @@ def record(
 
 
 def _recorded(request: TraceRequest) -> TracedStep:
-    traced, sized = _run(request)
-    exact = traced.exact
-    if exact is None and sized is not None and not _holds_for_another_size(request, traced):
+    sessions: list[TraceSession] = []
+    fixed = False
+    try:
+        traced, sized = _run(request, sessions)
+    except Exception as error:
+        # An array as long as the batch may be used as only a constant can be: as an index of a
+        # list, or to write into. The step is then for one batch size.
+        if not sessions[0].sized_arrays:
+            raise
+        try:
+            traced, sized = _run(request, fixed=True)
+        except Exception:
+            raise error from None
+        fixed = True
+    exact, notes = traced.exact, traced.notes
+    if exact is None and sized is not None and not _holds_for_another_size(request, traced, fixed):
         exact = sized
-    return traced if exact is None else _run(request, exact)[0]
+    if exact is not None:
+        traced, _ = _run(request, exact=exact, fixed=fixed)
+    said = size_notes(batch_size(request), traced.exact, traced.needs, notes)
+    return replace(traced, notes=(*notes, *said))
 
 
-def _holds_for_another_size(request: TraceRequest, traced: TracedStep) -> bool:
+def _holds_for_another_size(request: TraceRequest, traced: TracedStep, fixed: bool) -> bool:
     """Whether the function is the same step for a batch of another size."""
     try:
-        other, _ = _run(request, grown=True)
+        other, _ = _run(request, grown=True, fixed=fixed)
     except Exception:  # what fits the example does not fit another size
         return False
     return other.exact is None and same_but_for_lengths(traced.graph, other.graph)
 
 
 def _run(
-    request: TraceRequest, exact: Span | None = None, grown: bool = False
+    request: TraceRequest,
+    sessions: list[TraceSession] | None = None,
+    *,
+    exact: Span | None = None,
+    grown: bool = False,
+    fixed: bool = False,
 ) -> tuple[TracedStep, Span | None]:
     """One run of the function, and the span at which it used the batch size as a length, if any.
 
-    With `exact` the batch dims are static; with `grown` they have another size.
+    With `exact` the batch dims are static; with `grown` they have another size; with `fixed`,
+    arrays as long as the batch are constants. The session is added to `sessions`.
     """
     name = getattr(request.function, "__name__", "step")
     f = Builder("step" if name == "<lambda>" else name, training=request.training)
-    session = TraceSession(f, Tracer, first=Builder(f"{f.name}.init"))
+    session = TraceSession(f, Tracer, first=Builder(f"{f.name}.init"), fixed=fixed)
+    if sessions is not None:
+        sessions.append(session)
     f.seed = session.first.seed = request.seed
     f.float = session.first.float = float_of(request)
     session.wide = has_f64(request)
-    with running(session), taking(), f.at(request.span):
+    session.wide_params = F64 in (f.float, params_float(request))
+    with running(session), replaced(), f.at(request.span):
         params, param_form = variables(session, request.params, "params")
         state, state_form = None, None
         if request.state is not None:

@@ -8,6 +8,7 @@ span of the user's line.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from inspect import signature
 from math import prod
@@ -84,9 +85,16 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin, Traced, InGraph):
         return id(self)
 
     def __len__(self) -> int:
+        return operator.index(self.length(plain=True))
+
+    def length(self, plain: bool = False) -> Any:
+        """`len(x)`: of a dim of run-time length a Length; a plain number fixes the batch size."""
         if self.ndim == 0:
             _refuse("G0803", "a traced scalar has no len()")
-        if self._value.type.extent(0) and self._session.exact is None:
+        n = self.shape[0]
+        if not isinstance(n, Length) or not (plain or self._session.fixed):
+            return n
+        if self._session.exact is None:
             self._session.exact = user_span()
         return self._value.shape[0]
 
@@ -168,7 +176,8 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin, Traced, InGraph):
     def __iter__(self) -> Iterator[Tracer]:
         if self.ndim == 0:
             _refuse("G0803", "a traced scalar can't be iterated over")
-        return (self[i] for i in range(len(self)))
+        self._session.note_loop(self._value.type)
+        return (self[i] for i in range(self.length(plain=True)))
 
     def __setitem__(self, key: Any, value: Any) -> NoReturn:
         _refuse(

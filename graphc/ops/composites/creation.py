@@ -71,8 +71,8 @@ def linspace(f: Builder, start: Scalar, stop: Scalar, n: int = 50, dtype: DType 
 @composite
 def eye(f: Builder, n: int, m: int | None = None, k: int = 0, dtype: DType = F32) -> Value:
     """`y[i, j] = 1 where j - i == k, else 0`"""
-    shape = (n, n if m is None else m)
-    rows, columns = (f.iota(shape=shape, dim=d) for d in (0, 1))
+    shape, extents = sized((n, n if m is None else m))
+    rows, columns = (f.iota(shape=shape, dim=d, extents=extents) for d in (0, 1))
     return f.to_dtype(f.eq(columns, rows + k), dtype)
 
 

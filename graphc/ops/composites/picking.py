@@ -11,10 +11,10 @@ from graphc.ir.builder import Builder, Operand, Value
 from graphc.ir.op import require
 from graphc.ir.registry import array_function, composite
 from graphc.ir.types import F32, I32, DType, Size
+from graphc.ops.composites.run_time_rows import over_static, reversed_along
 from graphc.ops.composites.support import dim_of, floats, iota_like, reshaped
 from graphc.ops.indexing import Gather, TakeAlong
 from graphc.ops.ordering import Argsort, Cumsum
-from graphc.ops.shape import Reverse
 from graphc.ops.slicing import Slice
 
 Key: TypeAlias = int | slice | EllipsisType | Value | None
@@ -75,8 +75,11 @@ def hits(f: Builder, ids: Value, n: int) -> Value:
     """bool [.., n]: whether an id equals k. A comparison, so that the new dim can be split."""
     if ids.dtype.bytes == 1:  # bool and u8 can't count as far as n
         ids = f.to_dtype(ids, I32)
-    shape, extents = (*ids.shape, n), ids.type.extents and (*ids.type.extents, None)
-    wide = f.broadcast(ids, shape=shape, at=tuple(range(ids.rank)))
+    classes = n.extent if isinstance(n, Size) else None
+    known = (*(ids.type.extents or (None,) * ids.rank), classes)
+    shape, extents = (*ids.shape, int(n)), known if any(known) else ()
+    marks = (*(None,) * ids.rank, classes) if classes else ()
+    wide = f.broadcast(ids, shape=shape, at=tuple(range(ids.rank)), extents=marks)
     return f.eq(wide, f.iota(shape=shape, dim=ids.rank, dtype=ids.dtype, extents=extents))
 
 
@@ -148,7 +151,7 @@ def _sliced(f: Builder, x: Value, dim: int, key: slice) -> Value:
         x = f.add(Slice(dim, 0, 0), (x,))
     elif chosen != range(n):
         x = f.add(Slice(dim, chosen[0], chosen[-1] + 1, chosen.step), (x,))
-    return f.add(Reverse(dim), (x,)) if step < 0 and len(chosen) > 1 else x
+    return reversed_along(f, x, dim) if step < 0 and len(chosen) > 1 else x
 
 
 def _looked_up(
@@ -210,10 +213,10 @@ def top_k(
     dim = dim_of("top_k", axis, value.rank)
     n = value.shape[dim]
     require(0 <= k <= n, f"top_k: {k} of {n} entries", code="G0206")
-    order = value if not largest else f.add(Reverse(dim), (value,))
+    order = value if not largest else reversed_along(f, value, dim)
     ids = f.add(Argsort(dim), (order,))
     if largest:  # the last of those that are in reverse are the first
-        ids = f.add(Reverse(dim), (n - 1 - ids,))
+        ids = reversed_along(f, n - 1 - ids, dim)
     ids = f.add(Slice(dim, 0, k), (ids,)) if k < n else ids
     return f.add(TakeAlong(dim), (value, ids)), ids
 
@@ -233,7 +236,8 @@ def cumsum(f: Builder, x: Operand, axis: int | None = None) -> Value:
         value = f.to_dtype(value, I32)
     if axis is None:
         value, axis = f.flatten(value), 0
-    return f.add(Cumsum(dim_of("cumsum", axis, value.rank)), (value,))
+    dim = dim_of("cumsum", axis, value.rank)
+    return over_static(f, value, dim, lambda x: f.add(Cumsum(dim), (x,)))
 
 
 @composite

@@ -11,8 +11,9 @@ from graphc.ir.op import require
 from graphc.ir.registry import array_function, composite
 from graphc.ir.types import Size
 from graphc.ir.weak import common_dtype
+from graphc.ops.composites.run_time_rows import rearranged, reversed_along
 from graphc.ops.composites.support import Axis, dim_of, dims_of, iota_like, reshaped
-from graphc.ops.shape import Reverse, Transpose
+from graphc.ops.shape import Transpose
 from graphc.ops.slicing import Concat, Pad, Slice
 
 
@@ -185,12 +186,16 @@ def repeat(f: Builder, x: Operand, times: int, axis: int | None = None) -> Value
 def _repeated(f: Builder, x: Value, dim: int, n: int, before: bool) -> Value:
     """A new dim of length n before or after `dim`, then merged with it."""
     require(n >= 0, f"the number of repetitions can't be negative: {n}", code="G0206")
-    if n == 1:
+    extent = n.extent if isinstance(n, Size) else None
+    if n == 1 and extent is None:
         return x
-    at = dim if before else dim + 1
-    shape = (*x.shape[:at], n, *x.shape[at:])
-    wide = f.broadcast(x, shape=shape, at=tuple(i for i in range(x.rank + 1) if i != at))
-    return reshaped(f, wide, (*x.shape[:dim], x.shape[dim] * n, *x.shape[dim + 1 :]))
+    # Of a single entry, either order is the same: the run-time length is that of the major dim.
+    at = dim if before or x.shape[dim] == 1 else dim + 1
+    shape = (*x.shape[:at], int(n), *x.shape[at:])
+    extents = tuple(extent if i == at else None for i in range(x.rank + 1))
+    kept = tuple(i for i in range(x.rank + 1) if i != at)
+    wide = f.broadcast(x, shape=shape, at=kept, extents=extents if extent else ())
+    return reshaped(f, wide, (*x.shape[:dim], x.shape[dim] * int(n), *x.shape[dim + 1 :]))
 
 
 # -- turning and padding -------------------------------------------------------------------------
@@ -202,7 +207,7 @@ def flip(f: Builder, x: Operand, axis: Axis = None) -> Value:
     """`y` is x with its entries along `axis` in reverse order"""
     value = f.lift(x)
     for d in dims_of("flip", axis, value.rank):
-        value = f.add(Reverse(d), (value,))
+        value = reversed_along(f, value, d)
     return value
 
 
@@ -214,8 +219,10 @@ def roll(f: Builder, x: Operand, shift: int, axis: int | None = None) -> Value:
         return reshaped(f, f.roll(f.flatten(value), shift, 0), value.shape)
     dim = dim_of("roll", axis, value.rank)
     n = value.shape[dim]
+    if value.type.extent(dim) is not None and n and shift != 0:
+        return rearranged(f, value, dim, lambda i, n: f.mod(i - shift, n))
     cut = -shift % n if n else 0
-    if cut == 0 and (shift == 0 or value.type.extent(dim) is None):
+    if cut == 0:
         return value
     parts = f.add(Slice(dim, cut, n), (value,)), f.add(Slice(dim, 0, cut), (value,))
     return f.add(Concat(dim), parts)

@@ -1,0 +1,103 @@
+"""Functions that do not ask their arguments, and that are replaced while a function is traced.
+
+NumPy dispatches a call to a traced array only for the arguments that a function declares: np.take
+declares the table but not the indices, np.zeros((n, 3)) nothing at all, and Python's `len` wants a
+plain int. So while a function is traced, each is replaced by one that also looks for traced arrays,
+or for the run-time length of the batch, in its other arguments; for all else it is the original.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from graphc.frontend.numpy import sized_arrays
+from graphc.frontend.numpy.length import Length, Traced
+from graphc.frontend.numpy.session import open_session
+
+_LOCK = Lock()
+_open = 0  # traces that are running
+
+
+def _depends(x: Any) -> bool:
+    """Whether an argument is a run-time length, or contains one."""
+    if isinstance(x, list | tuple):
+        return any(map(_depends, x))
+    return isinstance(x, Length)
+
+
+def _traced(x: Any) -> Any:
+    """A traced array in an argument, or None."""
+    if isinstance(x, list | tuple):
+        return next((t for t in map(_traced, x) if t is not None), None)
+    return x if isinstance(x, Traced) else None
+
+
+def _taken(original: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(original)
+    def take(*args: Any, **options: Any) -> Any:
+        index = _traced(args[1] if len(args) > 1 else options.get("indices"))
+        if index is None or isinstance(args[0] if args else options.get("a"), Traced):
+            return original(*args, **options)
+        return index.__array_function__(original, (type(index),), args, options)
+
+    return take
+
+
+def _sized(original: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that makes arrays, which may be as long as the batch."""
+    make = sized_arrays.MAKERS[original]
+
+    @wraps(original)
+    def call(*args: Any, **options: Any) -> Any:
+        session = open_session()
+        if session is not None and not session.fixed:
+            depends = any(map(_depends, args)) or any(map(_depends, options.values()))
+            if depends and not any(isinstance(x, Traced) for x in args[:1]):
+                made = sized_arrays.made(session, make, args, options)
+                if made is not NotImplemented:
+                    return made
+        return original(*args, **options)
+
+    return call
+
+
+def _measured(original: Callable[[Any], int]) -> Callable[[Any], Any]:
+    @wraps(original)
+    def length(obj: Any, /) -> Any:
+        return obj.length() if isinstance(obj, Traced) else original(obj)
+
+    return length
+
+
+_ORIGINALS: dict[tuple[Any, str], Callable[..., Any]] = {
+    (np, "take"): _taken(np.take),
+    (builtins, "len"): _measured(len),
+    **{(np, make.__name__): _sized(make) for make in sized_arrays.MAKERS},
+}
+_BEFORE = {(module, name): getattr(module, name) for module, name in _ORIGINALS}
+
+
+@contextmanager
+def replaced() -> Iterator[None]:
+    """Replace these functions inside the block."""
+    global _open
+    with _LOCK:
+        _open += 1
+        if _open == 1:
+            for (module, name), function in _ORIGINALS.items():
+                setattr(module, name, function)
+    try:
+        yield
+    finally:
+        with _LOCK:
+            _open -= 1
+            if not _open:
+                for (module, name), function in _BEFORE.items():
+                    setattr(module, name, function)
