@@ -10,6 +10,7 @@ happens between epochs: then its workers finish each epoch before that.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -232,7 +233,7 @@ class Fit:
         metrics = means.result()
         if self.is_apart:
             trainer.end()
-            metrics |= self._validated(at.epoch + 1)
+            metrics = self._of_first(metrics | self._validated(at.epoch + 1))
         self.history.add(at.epoch + 1, trainer.steps, means.examples, seconds, metrics)
         for callback in self.options.callbacks:
             callback.on_epoch_end(at.epoch + 1, dict(metrics))
@@ -256,6 +257,14 @@ class Fit:
         self.history.validations += 1
         self.history.validation_seconds += perf_counter() - start
         return {f"val_{name}": x for name, x in found.items()}
+
+    def _of_first(self, metrics: dict[str, float]) -> dict[str, float]:
+        """The metrics as process 0 has them, so that callbacks decide alike in all processes."""
+        processes = self.trainer.processes
+        if processes.count == 1:
+            return metrics
+        made: dict[str, float] = json.loads(processes.broadcast(json.dumps(metrics).encode()))
+        return made
 
     def agree(self) -> None:
         """Let all processes know if one of them wants the training to end."""

@@ -1,0 +1,86 @@
+"""fit in several processes: they stop together, decide alike, and one of them writes."""
+
+from __future__ import annotations
+
+import csv
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from runtime.memory_bridge import Hub, MemoryTransport
+
+import graphc
+from graphc.callbacks import BestCheckpoint, Callback, CsvLog, EarlyStopping
+
+RNG = np.random.default_rng(0)
+DATA = [{"x": RNG.normal(size=(8, 2)).astype("f4")} for _ in range(4)]
+
+
+def loss_fn(params: Any, batch: Any) -> Any:
+    return np.mean((batch["x"] - params["w"]) ** 2)
+
+
+def trainer(index: int, hub: Hub) -> graphc.StepTrainer:
+    return graphc.compile(
+        loss_fn, {"w": np.ones(2, "f4")}, DATA[0], optimizer=graphc.optim.adam(0.9),
+        strategy="mirrored(2)", backend="reference", transport=MemoryTransport(hub, index),
+    )  # fmt: skip
+
+
+def in_processes(work: Any) -> list[Any]:
+    """What work(index, trainer) gives in each of two processes, played by threads."""
+    hub = Hub(2)
+
+    def run(index: int) -> Any:
+        with trainer(index, hub) as made:
+            return work(index, made)
+
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(run, range(2)))
+
+
+class StopAt(Callback):
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_step_end(self, step: int, metrics: Any) -> None:
+        if step == self.step:
+            self.trainer.stop()
+
+
+@pytest.mark.parametrize("step", [1, 2, 4, 6])
+@pytest.mark.parametrize("one", [0, 1])
+def test_a_stop_in_one_process_ends_all_of_them_behind_the_same_step(one: int, step: int) -> None:
+    def work(index: int, made: graphc.StepTrainer) -> Any:
+        callbacks = [StopAt(step)] if index == one else []
+        history = made.fit(DATA, 3, validation=DATA, callbacks=callbacks)
+        return history.rows(), history.stopped, made.steps, made.fit(DATA).steps
+
+    first, second = in_processes(work)
+    assert first == second
+    assert first[1:] == (True, step, [step + 4])
+
+
+def test_processes_decide_alike_and_process_0_writes(tmp_path: Path) -> None:
+    def work(index: int, made: graphc.StepTrainer) -> Any:
+        early = EarlyStopping(patience=2, restore_best=True)
+        best = BestCheckpoint(tmp_path / "best.safetensors")
+        history = made.fit(
+            DATA, 20, validation=DATA, callbacks=[CsvLog(tmp_path / "a.csv"), early, best]
+        )
+        return history.rows(), early.best_epoch, best.best_epoch, made.params_sha256()
+
+    first, second = in_processes(work)
+    assert first == second and len(first[0]) < 20
+    with open(tmp_path / "a.csv", newline="") as file:
+        assert [float(r["val_loss"]) for r in csv.DictReader(file)] == [
+            r["val_loss"] for r in first[0]
+        ]
+    with graphc.compile(
+        loss_fn, {"w": np.ones(2, "f4")}, DATA[0], optimizer=graphc.optim.adam(0.9),
+        backend="reference",
+    ) as made:  # fmt: skip
+        made.load(tmp_path / "best.safetensors")
+        assert (made.epoch, made.params_sha256()) == (first[1], first[3])
