@@ -15,7 +15,7 @@ from graphc.cli.launch import Launchable, launch_options
 from graphc.cli.run import in_json, seed_option
 
 if TYPE_CHECKING:
-    from graphc.frontend.module import Module
+    from graphc.frontend.module import DataSpec, Module
     from graphc.runtime.data.dataset import Dataset
     from graphc.strategies import Strategy
     from graphc.testing.bits_check import BitsRow
@@ -83,6 +83,8 @@ def check_command(
     A NaN or an infinity equals only the same value in the same position. If the runs end with such
     a value in the loss or in a variable, their agreement proves nothing: the row is marked NaN and
     names the first such step, and the exit status is 1 unless --allow-nan is given.
+
+    If FILE has no `minimize`, what it reports is compared instead, batch by batch.
     """
     from graphc.cli.run import shown_warnings
     from graphc.frontend.language.load import load_module
@@ -102,11 +104,17 @@ def check_command(
         raise click.exceptions.Exit(1)
 
 
+def _spec(module: Module) -> DataSpec | None:
+    """The data to check with: what is trained on; where nothing is, the test data will do."""
+    spec = module.data.get("train")
+    return spec if spec or module.learns else module.data.get("test")
+
+
 def _data(module: Module) -> Dataset:
     from graphc.runtime.data.dataset import load
     from graphc.support.errors import GraphcError
 
-    spec = module.data.get("train")
+    spec = _spec(module)
     if spec is None:
         raise GraphcError("G0607", "the program names no data to check with")
     types = {name: node.tensor for name, node in module.train.inputs.items()}
@@ -128,7 +136,8 @@ def _rounding(
     """Print a row per strategy and backend; yield the mark of each row."""
     from graphc.testing.equivalence import check_strategies
 
-    spec = module.data["train"]
+    spec = _spec(module)
+    assert spec is not None
     for backend in backends:
         rows = check_strategies(
             module, chosen, data, spec.batch, steps, backend, spec.shuffle_seed, running.transport
@@ -173,7 +182,8 @@ def _bits(
     from graphc.testing.equivalence import take
 
     slots, tiles = grid
-    spec = module.data["train"]
+    spec = _spec(module)
+    assert spec is not None
     batches = take(data, spec.batch, steps, spec.shuffle_seed)
     check = BitsCheck(module, Reproducible(slots, tiles or tiles_for(chosen)), batches)
     check.transport = running.transport

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from graphc.compiler.driver import compile_module
 from graphc.frontend.module import Module
 from graphc.plan.plan import Plan
+from graphc.runtime.checkpoints.fingerprint import values_sha256
 from graphc.runtime.checkpoints.saving import first_values
 from graphc.runtime.results import loss_of
 from graphc.runtime.trainer import Trainer
@@ -25,7 +26,7 @@ from graphc.runtime.transports.transport import Transport
 from graphc.strategies import OneDevice, Reproducible, Strategy, layout_of
 from graphc.support.errors import GraphcError
 from graphc.testing.dealt import Dealt
-from graphc.testing.equivalence import spoiled
+from graphc.testing.equivalence import evaluations, spoiled
 
 Array: TypeAlias = NDArray[Any]
 Arrays: TypeAlias = Mapping[str, Array]
@@ -58,7 +59,8 @@ class BitsRow:
 
 @dataclass(frozen=True)
 class Result:
-    """What a run ends with: losses, variables, and their hash."""
+    """What a run ends with: losses, variables, and their hash; without anything to train, what
+    evaluation gives."""
 
     variables: dict[str, Array]
     losses: tuple[float | None, ...]
@@ -136,11 +138,13 @@ class BitsCheck:
 
         steps: stop after this many
         """
-        result = Result(dict(self.values), (), "")
+        result = Result(dict(self.values) if plans[0].learns else {}, (), "")
         share = -(-len(self.batches) // len(plans))
         for i, plan in enumerate(plans):
             batches = self.batches[:steps][i * share : (i + 1) * share]
-            if batches:
+            if batches and not plan.learns:
+                result = self._evaluated(plan, backend, result, batches, i * share + 1)
+            elif batches:
                 before, result = result, self._train(plan, backend, result.variables, batches)
                 result = replace(result, losses=before.losses + result.losses)
         return result
@@ -155,6 +159,16 @@ class BitsCheck:
                 fed = {n: np.asarray(batch[n], t.dtype.numpy) for n, t in program.inputs.items()}
                 losses.append(loss_of(trainer.step(fed)))
             return Result(trainer.variables(), tuple(losses), trainer.params_sha256())
+
+    def _evaluated(
+        self, plan: Plan, backend: str, before: Result, batches: Sequence[Arrays], first: int
+    ) -> Result:
+        """The result with what evaluation gives for more batches, if there is nothing to train."""
+        transport = Dealt(self.transport)
+        with Trainer(plan, backend, values=self.values, transport=transport) as trainer:
+            found = before.variables | evaluations(trainer, batches, first)
+        losses = (*before.losses, *([None] * len(batches)))
+        return Result(found, losses, values_sha256(found))
 
     def _first(self, plans: Sequence[Plan], one: Plan, backend: str) -> str:
         """The first step after which variables differ, and which, in words; found by bisection."""

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from graphc.runtime.trainer import Trainer
+
 Call = Callable[..., Any]
 FORWARD = """
 const batch = 4
@@ -177,6 +179,33 @@ def test_a_step_without_minimize_predicts(folder: Path, call: Call) -> None:
         np.testing.assert_allclose(one["found"][:11], other["found"], rtol=1e-6)
     assert "%found" in call("show", "forward.gc", "--program", "predict").out
     assert "%found" in call("show", "forward.gc").out
+
+
+def test_check_compares_what_a_step_without_minimize_reports(
+    folder: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("forward.gc").write_text(FORWARD.replace("const batch = 4", DATA))
+    check = ["check", "forward.gc", "--devices", "1,2", "--strategy", "mirrored({n})", "--json"]
+    check += ["--strategy", "local_sgd({n}, every=2)"]
+    for more in ([], ["--bits"], ["--bits", "--switch"]):
+        result = call(*check[:-2] if more else check, *more)
+        assert result.status == 0, result.err
+    right = Trainer.evaluate
+
+    def wrong(trainer: Trainer, batches: Any) -> Any:
+        found = right(trainer, batches)
+        return found | {"found": found["found"] + np.float32(1) * (trainer.plan.devices > 1)}
+
+    monkeypatch.setattr(Trainer, "evaluate", wrong)
+    for more in ([], ["--bits"]):
+        result = call(*check[:-3], *more)
+        assert (result.status, "FAIL" in result.out) == (1, True)
+    assert "differs after step 1: found of batch 1" in result.out
+    bad = np.full((11, 3), np.nan, np.float32)
+    np.savez("test.npz", x=bad, y=bad[:, 0])
+    monkeypatch.setattr(Trainer, "evaluate", right)
+    result = call(*check[:-3])
+    assert (result.status, "there is a NaN in found of batch 1" in result.out) == (1, True)
 
 
 def test_a_plan_predicts_where_only_the_runtime_is(trained: Path) -> None:
