@@ -106,6 +106,9 @@ STEPS: dict[str, tuple[Callable[[Any, Any], Any], Any]] = {
 }
 
 
+FEW, MORE = ("critic", "flat_minimum"), ("residual", "quantized")
+
+
 def trained(name: str, strategy: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     loss, params = STEPS[name]
     sgd = graphc.optim.sgd(0.01)
@@ -114,7 +117,7 @@ def trained(name: str, strategy: str) -> tuple[list[dict[str, Any]], dict[str, A
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize("name", [*FEW, *(pytest.param(x, marks=pytest.mark.ci) for x in MORE)])
 def test_a_step_with_gradients_in_its_loss_trains_as_on_one_device(
     name: str, strategy: str
 ) -> None:

@@ -131,6 +131,25 @@ def python(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
 
 
+def test_a_plan_is_refused_where_its_function_is_not_registered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sgd = graphc.optim.sgd(0.1)
+    with graphc.compile(loss, {"w": W}, {"x": X}, optimizer=sgd, backend="reference") as trainer:
+        first = trainer.step({"x": X})["loss"]
+        trainer.trainer.plan.save(tmp_path / "step.plan")
+    plan = graphc.load_plan(tmp_path / "step.plan")
+    with graphc.Trainer(plan, "reference", values={"w": W}) as again:
+        assert again.step({"x": X})["loss"] == first
+    path = f"{__name__}:cube"
+    monkeypatch.delitem(registry._FUNCTIONS, path)
+    plan = graphc.load_plan(tmp_path / "step.plan")  # it can be read without its functions
+    with pytest.raises(GraphcError, match=f"'{path}' of a custom op is not registered") as caught:
+        graphc.Trainer(plan, "reference", values={"w": W})
+    assert caught.value.code == "G0513" and f"--import {__name__}" in str(caught.value.help)
+
+
+@pytest.mark.ci
 def test_a_plan_names_the_function_and_runs_where_its_module_is_imported(tmp_path: Path) -> None:
     (tmp_path / "my_ops.py").write_text(MODULE, encoding="utf-8")
     assert python(tmp_path, COMPILE).returncode == 0

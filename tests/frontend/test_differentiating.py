@@ -211,7 +211,8 @@ def test_predictions_may_be_gradients_of_each_example() -> None:
 
     x = np.linspace(-1, 1, 33).reshape(11, 3)
     batch, sgd = {"x": x[:8], "y": np.zeros(8)}, graphc.optim.sgd(0.1)
-    with graphc.compile(loss, PARAMS, batch, optimizer=sgd, strategy="mirrored(2)") as trainer:
+    options: dict[str, Any] = {"strategy": "mirrored(2)", "backend": "reference"}
+    with graphc.compile(loss, PARAMS, batch, optimizer=sgd, **options) as trainer:
         found = trainer.predict([{"x": x[:8]}, {"x": x[8:]}])
     wanted = (1 - np.tanh(x @ W) ** 2) * V @ W.T / 2
     np.testing.assert_allclose(found["slope"], wanted, rtol=1e-12)

@@ -23,7 +23,7 @@ from graphc.ir.op import Op, Shard
 from graphc.ir.orders import Order
 from graphc.ir.placement import Home, Mesh, Partial, Placement, Replicated, Split, Varying
 from graphc.ir.types import TensorType
-from graphc.ops.collective import Conversion, Mask
+from graphc.ops.collective import AcrossLoops, Conversion, Mask
 from graphc.ops.source import DimSize
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -296,7 +296,8 @@ class Simulator:
         y = self._run(node, node.op.localize(shape), place, shape, xs)
         assert y.shape == shape, f"%{node.name}: {y.shape} instead of {shape}"
         assert y.dtype == node.tensor.dtype.numpy, f"%{node.name} is {y.dtype}"
-        return y if isinstance(node.op, Mask) else self._poisoned(y, node.tensor, place)
+        keeps_padding = isinstance(node.op, Mask | AcrossLoops)  # the one sets it, the other copies
+        return y if keeps_padding else self._poisoned(y, node.tensor, place)
 
     def _run(
         self, node: Node, op: Op, place: Place, shape: tuple[int, ...], xs: list[Array]

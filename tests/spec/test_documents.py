@@ -78,6 +78,7 @@ def test_the_steps_with_gradients_of_the_document_train(tmp_path: Path) -> None:
     assert made["losses"][-1] < 1e-3 * made["losses"][0]
     assert made["same"][0] == pytest.approx(made["same"][1])
     assert made["steps"][-1] < made["steps"][0]
+    assert made["adapted"][-1] < made["adapted"][0]
 
 
 def test_the_custom_ops_of_the_document_train(tmp_path: Path) -> None:
