@@ -3,11 +3,13 @@
 graphc.optim.chain(graphc.optim.clip_by_global_norm(1.0), graphc.optim.adam(1e-3))
 """
 
+from graphc.ops.optimizers.groups import ByGroup as by_group
 from graphc.ops.optimizers.loss_scale import LossScale as loss_scale
 from graphc.ops.optimizers.optimizer import ClipByGlobalNorm as clip_by_global_norm
 from graphc.ops.optimizers.optimizer import ClipByValue as clip_by_value
 from graphc.ops.optimizers.optimizer import Ema as ema
 from graphc.ops.optimizers.optimizer import Optimizer, Transform, chain
+from graphc.ops.optimizers.reporting import Reporting as reporting
 from graphc.ops.optimizers.schedules import ConstantRate as constant_rate
 from graphc.ops.optimizers.schedules import CosineDecay as cosine_decay
 from graphc.ops.optimizers.schedules import CosineRestarts as cosine_restarts
@@ -34,6 +36,7 @@ __all__ = [
     "adagrad",
     "adam",
     "adamw",
+    "by_group",
     "chain",
     "clip_by_global_norm",
     "clip_by_value",
@@ -51,6 +54,7 @@ __all__ = [
     "one_cycle",
     "piecewise_constant",
     "polynomial_decay",
+    "reporting",
     "rmsprop",
     "sgd",
 ]

@@ -74,7 +74,7 @@ def _node(n: Node) -> dict[str, Any]:
 def _objective(o: Objective) -> dict[str, Any]:
     return {
         "loss": o.loss, "optimizer": _value(o.optimizer), "variables": list(o.variables),
-        "operands": list(o.operands),
+        "operands": list(o.operands), "every": o.every,
         "order": str(o.order), "reduction": o.reduction, "origin": _origin(o.origin),
     }  # fmt: skip
 

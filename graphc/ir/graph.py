@@ -107,7 +107,8 @@ class OptimizerRecord(Protocol):
 class Objective:
     """`minimize loss with optimizer over variables`.
 
-    operands: f64 scalars of the graph that the optimizer takes, by number: `adam(lr=operand(0))`.
+    operands: f64 scalars of the graph that the optimizer takes, by number. every: how many steps
+    there are to one update, which is made in the last of them.
     order: how contributions are added (see graphc.ir.orders). reduction: what the user says the
     loss is, the 'sum' or the 'mean' over the batch. sparse: whether gradients of tables are kept as
     rows.
@@ -121,6 +122,7 @@ class Objective:
     reduction: str = ""
     sparse: str = ""
     operands: tuple[str, ...] = ()
+    every: int = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,6 +219,7 @@ class Graph:
                     repr(o.optimizer),
                     sorted(o.variables),
                     *map(digests.get, o.operands),
+                    o.every,
                 )
                 for o in self.objectives
             ),

@@ -248,7 +248,7 @@ class Minimize(SyntaxNode):
     """`minimize loss with clip(1.0) | adam(1e-3) over {w, "enc.*"} order tree reduction mean`
 
     over None: every param. settings: `order`, `reduction`, `sparse`, each with a word in a
-    Str.
+    Str, and `every` with a number of steps.
     """
 
     loss: Expr

@@ -179,7 +179,9 @@ class Build:
         return s.Minimize(loss, chain, over, settings, span=span)
 
     def setting(self, parts: Parts) -> s.Argument:
-        word, value = parts
+        word, value, *steps = parts
+        if steps:
+            return s.Argument(str(word), value, span=span_of(parts))
         quoted = value.type == "STRING"
         text = self.string([value]) if quoted else s.Str(str(value), span=span_of([value]))
         return s.Argument(str(word), text, span=span_of(parts))

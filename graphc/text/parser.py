@@ -215,13 +215,16 @@ class _ToGraph(Transformer[Token, Graph]):
     def objective(
         self, loss: Token, optimizer: Any, taken: tuple[str, ...] | None,
         over: tuple[str, ...] | None, order: str | None,
-        reduction: str | None, sparse: str | None, at: Span | None,
+        reduction: str | None, sparse: str | None, every: int | None, at: Span | None,
     ) -> _Entry:  # fmt: skip
         objective = Objective(
             _value_name(loss), optimizer, over or (), _orders(order, loss), at, reduction or "",
-            sparse or "", taken or (),
+            sparse or "", taken or (), every or 1,
         )  # fmt: skip
         return _Entry("objectives", f"{loss.start_pos}", objective, loss)
+
+    def every(self, steps: Token) -> int:
+        return _positive(steps)
 
     def taken(self, *names: Token) -> tuple[str, ...]:
         return tuple(map(_value_name, names))

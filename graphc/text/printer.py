@@ -127,6 +127,8 @@ def _objective_text(o: Objective, locs: bool) -> str:
         text += f" reduction {name_text(o.reduction)}"
     if o.sparse:
         text += f" sparse {o.sparse}"
+    if o.every != 1:
+        text += f" every {o.every}"
     return f"{text}  {_origin_text(o.origin)}" if locs and o.origin else text
 
 

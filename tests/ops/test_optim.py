@@ -173,6 +173,7 @@ TABLE: list[tuple[Optimizer, Rule]] = [
     (optim.lion(0.1, weight_decay=0.01), lion),
     (optim.sgd(optim.cosine_decay(0.1, 4)), cosine),
     (optim.chain(optim.clip_by_value(0.5), optim.sgd(0.1)), clipped),
+    (optim.by_group({"?": optim.sgd(0.1)}), sgd),
 ]
 
 
@@ -344,7 +345,10 @@ def test_names_are_those_of_the_records() -> None:
 
 def test_optimizers_are_equal_by_value_and_print_their_fields() -> None:
     assert optim.adam(1e-3) == optim.adam() and hash(optim.adam(1e-3)) == hash(optim.adam())
-    assert repr(optim.sgd(0.5)) == "Sgd(lr=0.5, momentum=0.0, nesterov=False, weight_decay=0.0)"
+    assert (
+        repr(optim.sgd(0.5))
+        == "Sgd(lr=0.5, momentum=0.0, nesterov=False, weight_decay=0.0, no_decay=())"
+    )
 
 
 def test_a_chain_of_one_optimizer_is_that_optimizer() -> None:

@@ -100,3 +100,14 @@ def test_the_data_of_the_document_train_and_resume(
     made = runpy.run_path(str(script))
     assert made["scores"]["accuracy"] > 0.9
     assert len(list(made["augmented"])) == len(made["augmented"])
+
+
+def test_the_steps_of_the_page_on_tuning_print_what_it_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "tuned.py"
+    parts = [b.text for b in transcripts.blocks(SPEC / "tuning.md", "python")]
+    script.write_text("\n".join(parts), encoding="utf-8")
+    runpy.run_path(str(script))
+    shown = "".join(b.text for b in transcripts.blocks(SPEC / "tuning.md", "text"))
+    assert capsys.readouterr().out == shown

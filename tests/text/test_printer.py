@@ -128,6 +128,7 @@ FULL_OBJECTIVE = Objective(
     "mean",
     "on",
     ("x", "y"),
+    3,
 )
 
 
@@ -147,7 +148,7 @@ def test_every_field_of_a_node_a_variable_and_an_objective_reads_back() -> None:
         "slot w.m : f32[] of w no decay order tree fill 0.5 aggregate mean on read sparse off  @ a.gc:1:1\n",
         '{axis="data", op="max"}  needs {data:S(0)}, {}  scope grad/layer  order "turns=tree"  '
         'because partition: "P -> R" for %z: "z needs it"  @ a.gc:3:4+5\n',
-        "minimize %y with (1, 2.5) of %x, %y over w, v order tree reduction mean sparse on  @ a.gc:9:2\n",
+        "minimize %y with (1, 2.5) of %x, %y over w, v order tree reduction mean sparse on every 3  @ a.gc:9:2\n",
     ):
         assert piece in text
 

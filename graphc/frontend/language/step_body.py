@@ -265,7 +265,7 @@ class StepBody:
             message = f"a loss must be a float scalar, not {loss.type}"
             hint = "reduce it with mean or sum"
             raise GraphcError("G0301", message, span=tree.loss.span, help=hint)
-        settings = _settings(tree)
+        settings = self._settings(tree, scope)
         with self.f.at(tree.span):
             loss = agreed_loss(self.f, loss, settings.get("reduction", ""))
         name = "loss" if not self.losses else f"loss{len(self.losses) + 1}"
@@ -273,6 +273,24 @@ class StepBody:
         optimizer, settings["operands"] = self._optimizer(tree, scope)
         over = None if tree.over is None else tuple(self._glob(x, scope) for x in tree.over)
         self.losses.append(PendingMinimize(loss.name, optimizer, over, settings, tree.span))
+
+    def _settings(self, tree: s.Minimize, scope: Scope) -> dict[str, Any]:
+        """The settings after a `minimize`, by name. Raises G0113, G0123, G0308, G0309, G0313."""
+        settings: dict[str, Any] = {}
+        for setting in tree.settings:
+            name, value = setting.name, setting.value
+            assert name is not None
+            if name in settings:
+                message = f"'{name}' is given twice"
+                raise GraphcError("G0113", message, span=setting.span)
+            if isinstance(value, s.Str):
+                settings[name] = _WORDS[name](value.value, value.span)
+            else:
+                settings[name] = self.evaluator.static_int(value, scope)
+                if settings[name] < 1:
+                    message = f"a loss makes an update every 1 step or more, not {settings[name]}"
+                    raise GraphcError("G0123", message, span=value.span)
+        return settings
 
     def _optimizer(self, tree: s.Minimize, scope: Scope) -> tuple[Optimizer, tuple[str, ...]]:
         steps = [self.evaluator.evaluate(x, scope) for x in tree.chain]
@@ -309,18 +327,6 @@ class StepBody:
 
 
 # -- words behind a minimize ---------------------------------------------------------------------
-
-
-def _settings(tree: s.Minimize) -> dict[str, Any]:
-    """The settings after a `minimize`, by name. Raises G0113, G0308, G0309, G0313."""
-    settings: dict[str, Any] = {}
-    for setting in tree.settings:
-        assert setting.name is not None and isinstance(setting.value, s.Str)
-        if setting.name in settings:
-            message = f"'{setting.name}' is given twice"
-            raise GraphcError("G0113", message, span=setting.span)
-        settings[setting.name] = _WORDS[setting.name](setting.value.value, setting.value.span)
-    return settings
 
 
 def _checking(check: Callable[[str], Any]) -> Callable[[str, Span], Any]:

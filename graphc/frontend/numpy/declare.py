@@ -132,13 +132,14 @@ def update(name: str, x: Any) -> None:
 
 
 def minimize(
-    loss: Any, optimizer: Any, over: Sequence[str] | str | None = None, *, order: str = "",
-    reduction: str = "", sparse: str = "",
+    loss: Any, optimizer: Any, over: Sequence[str] | str | None = None, *, every: int = 1,
+    order: str = "", reduction: str = "", sparse: str = "",
 ) -> None:  # fmt: skip
     """Minimize a loss over the parameters whose names match a glob or begin with `name.`.
 
     optimizer: or a list of transforms and an optimizer, which are chained
     over:      None is all parameters
+    every:     how many steps there are to one update of this loss, made in the last of them
     order:     add_n, tree or accumulate, or one for each place: "devices=tree,turns=add_n"
     reduction: 'sum' or 'mean': what the loss is meant to be over the batch
     sparse:    auto, on or off: whether gradients of tables are kept as rows (see graphc.ops.sparse)
@@ -151,7 +152,7 @@ def minimize(
         if not all(isinstance(glob, str) for glob in globs or ()):
             text = f"over= takes names, not {over!r}"
             raise GraphcError("G0809", text).at(session.builder.origin)
-        add_loss(session, loss, optimizer, globs, order, reduction, sparse)
+        add_loss(session, loss, optimizer, globs, order, reduction, sparse, every)
 
 
 def hyper(name: str, value: float) -> Any:
@@ -215,11 +216,13 @@ def write(session: TraceSession, name: str, x: Value) -> None:
 
 def add_loss(
     session: TraceSession, loss: Any, optimizer: Any, over: tuple[str, ...] | None, order: str,
-    reduction: str = "", sparse: str = "",
+    reduction: str = "", sparse: str = "", every: int = 1,
 ) -> None:  # fmt: skip
     """Enter a loss as an output, and what minimizes it. Raises G0301, G0308, G0309, G0313."""
     f, sparse = session.builder, checked_mode(sparse)
     orders, reduction = parse_orders(order), checked_reduction(reduction)
+    if not isinstance(every, int) or isinstance(every, bool) or every < 1:
+        raise GraphcError("G0809", f"every= takes a number of steps, not {every!r}").at(f.origin)
     x = value(f, unwrap(loss, f))
     if x.shape != () or x.dtype.kind != "f":
         raise GraphcError(
@@ -231,7 +234,9 @@ def add_loss(
     x = agreed_loss(f, x, reduction)
     name = "loss" if not session.losses else f"loss{len(session.losses) + 1}"
     output(session, name, x)
-    session.losses.append(PendingLoss(x.name, optimizer, over, orders, f.origin, reduction, sparse))
+    session.losses.append(
+        PendingLoss(x.name, optimizer, over, orders, f.origin, reduction, sparse, every)
+    )
 
 
 def objectives(session: TraceSession) -> None:
@@ -243,7 +248,7 @@ def objectives(session: TraceSession) -> None:
             over = _over(session, p)
             words = p.order, p.span, p.reduction, p.sparse
             optimizer, operands = _detached(session, _chained(chain, p), p)
-            f.objectives.append(Objective(p.loss, optimizer, over, *words, operands))
+            f.objectives.append(Objective(p.loss, optimizer, over, *words, operands, p.every))
 
 
 def _chained(chain: list[Any], p: PendingLoss) -> Optimizer:

@@ -31,6 +31,7 @@ class PendingLoss:
     span: Span | None
     reduction: str = ""
     sparse: str = ""
+    every: int = 1
 
 
 @dataclass

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import ClassVar, TypeAlias
 
 from graphc.ir.builder import Builder, Value
@@ -19,6 +19,7 @@ from graphc.ir.op import record, require, snake
 from graphc.ir.repeat import Repeater
 from graphc.ir.types import F32, F64, DType, TensorType
 from graphc.ir.value import InGraph
+from graphc.ops.optimizers.patterns import check_used, is_named, patterns
 from graphc.ops.optimizers.schedules import Rate, Schedule, check_numbers
 from graphc.ops.sparse import Gradient, Rows, densified, entries, mapped
 
@@ -31,13 +32,16 @@ Slots: TypeAlias = dict[str, dict[str, Value]]  # variable -> slot -> value
 class Moment:
     """The inputs of an update: the builder, the values of the variables, and the time.
 
-    params: at least f32. step: i64, counted from 0. t: f64, counted from 1.
+    params: at least f32. step: i64, counted from 0. t: f64, counted from 1. rates: those of the
+    optimizer, by the name that a report has. loss: the number of the loss, as in `loss2`.
     """
 
     f: Builder
     params: Values
     step: Value
     t: Value
+    rates: Mapping[str, Rate] = field(default_factory=dict)
+    loss: str = ""
 
     def rate(self, rate: Rate) -> float | Value:
         """The rate at this step: a number, or an f64 scalar."""
@@ -86,12 +90,12 @@ class Transform(ABC):
 
     def __post_init__(self) -> None:
         check_numbers(self)
-        for field in fields(self):  # type: ignore[arg-type]
-            low, high = _RANGES.get(field.name, (float("-inf"), float("inf")))
-            value = getattr(self, field.name)
+        for f in fields(self):  # type: ignore[arg-type]
+            low, high = _RANGES.get(f.name, (float("-inf"), float("inf")))
+            value = getattr(self, f.name)
             good = not isinstance(value, int | float) or low <= value <= high
             name = snake(type(self).__name__)
-            text = f"{name}: {field.name}={value!r} is not in [{low}, {high}]"
+            text = f"{name}: {f.name}={value!r} is not in [{low}, {high}]"
             require(good, text, code="G0206")
 
     def slots(self, param: Variable) -> Mapping[str, tuple[TensorType, float]]:
@@ -117,6 +121,17 @@ class Transform(ABC):
         """The values and slots after the step, given the old ones and the new ones."""
         return new
 
+    def trains(self, name: str) -> bool:
+        """Whether a param is trained, and not frozen."""
+        return True
+
+    def check(self, names: Sequence[str], known: Sequence[str]) -> None:
+        """Raise G0302 if this names params that are not there.
+
+        names: the params that this is to train; known: all params of the objective
+        """
+        return
+
     def takes_rows(self, at: Moment, name: str) -> bool:
         """Whether the gradient of a variable may come as rows: missing rows must act like zeros."""
         return False
@@ -140,13 +155,27 @@ _RANGES = {
 class Optimizer(Transform):
     """A transform of gradients into moves."""
 
+    def rates(self) -> dict[str, Rate]:
+        """The learning rate, or those of its parts, by the name that a report has."""
+        return {"lr": rate} if (rate := getattr(self, "lr", None)) is not None else {}
+
     def apply(
-        self, f: Builder, params: Values, grads: Gradients, slots: Slots, step: Value
+        self,
+        f: Builder,
+        params: Values,
+        grads: Gradients,
+        slots: Slots,
+        step: Value,
+        loss: str = "",
     ) -> tuple[Values, Slots]:
-        """New values of the variables and of their slots; step counts updates from 0 (i64)."""
+        """New values of the variables and of their slots; step counts updates from 0 (i64).
+
+        loss: the number of the loss, for names of reports: "", "2", ...
+        """
         dtypes = {v: wide(x.dtype) for v, x in params.items()}
         values = {v: f.to_dtype(x, dtypes[v]) for v, x in params.items()}
-        at = Moment(f, values, step, f.to_dtype(step, F64) + 1.0)
+        t = f.to_dtype(step, F64) + 1.0
+        at = Moment(f, values, step, t, self.rates(), loss)
         given = {v: _in_dtype(f, g, dtypes[v]) for v, g in grads.items()}
         moves, new_slots = self.moves(at, self.taken(at, given), slots)
         new: Values = {}
@@ -164,7 +193,26 @@ def _in_dtype(f: Builder, g: Gradient, dtype: DType) -> Gradient:
 
 
 class PerVariable(Optimizer):
-    """An optimizer that treats each variable by itself, and variables of one type alike."""
+    """An optimizer that treats each variable by itself, and variables of one type alike.
+
+    no_decay: patterns of params to which weight decay does not apply
+    """
+
+    no_decay: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.no_decay != ():
+            name = f"{snake(type(self).__name__)}: no_decay"
+            object.__setattr__(self, "no_decay", patterns(name, self.no_decay))
+
+    def check(self, names: Sequence[str], known: Sequence[str]) -> None:
+        for glob in self.no_decay:
+            check_used("no_decay", glob, known)
+
+    def decays(self, at: Moment, name: str) -> bool:
+        """Whether weight decay applies to a variable."""
+        return at.decays(name) and not any(is_named(name, glob) for glob in self.no_decay)
 
     def moves(self, at: Moment, given: Gradients, slots: Slots) -> tuple[Gradients, Slots]:
         moved: Gradients = {}
@@ -184,7 +232,7 @@ class PerVariable(Optimizer):
             move, new = self.move(at, name, g, slots)
             return {"": move, **new}
 
-        key = at.decays(name), *slots
+        key = self.decays(at, name), *slots
         made = alike.run(key, (g, at.params[name], *slots.values()), make)
         new = {slot: x for slot, x in made.items() if x is not None}
         return new.pop(""), new
@@ -290,6 +338,18 @@ class Chain(Optimizer):
         names = [n for m in self.members for n in _slot_names(m)]
         twice = sorted({n for n in names if names.count(n) > 1})
         require(not twice, f"chain: two members keep a slot '{''.join(twice[:1])}'", code="G0206")
+
+    def trains(self, name: str) -> bool:
+        return all(m.trains(name) for m in self.members)
+
+    def check(self, names: Sequence[str], known: Sequence[str]) -> None:
+        for member in self.members:
+            member.check(names, known)
+
+    def rates(self) -> dict[str, Rate]:
+        return {
+            k: r for m in self.members if isinstance(m, Optimizer) for k, r in m.rates().items()
+        }
 
     def seed(self, f: Builder) -> Value | None:
         return self.members[0].seed(f)

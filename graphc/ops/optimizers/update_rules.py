@@ -21,13 +21,6 @@ Slots: TypeAlias = dict[str, Value]  # of one variable
 Moved: TypeAlias = tuple[Value, Slots]
 
 
-def _decayed(at: Moment, name: str, g: Value, weight_decay: Rate) -> Value:
-    """`g + weight_decay * p`, for a variable that decays."""
-    if not is_on(weight_decay) or not at.decays(name):
-        return g
-    return g + at.times(at.rate(weight_decay), at.params[name])
-
-
 def _followed(at: Moment, average: Value, x: Value, decay: Rate) -> Value:
     """`average` moved towards x: `decay * average + (1 - decay) * x`."""
     return average + at.times(1 - at.rate(decay), x - average)
@@ -36,7 +29,20 @@ def _followed(at: Moment, average: Value, x: Value, decay: Rate) -> Value:
 # -- gradient descent ----------------------------------------------------------------------------
 
 
-class Descent(PerVariable):
+class Decaying(PerVariable):
+    """Optimizers with weight decay, which adds `weight_decay * p` to a gradient or a direction."""
+
+    weight_decay: Rate
+    no_decay: tuple[str, ...]
+
+    def decayed(self, at: Moment, name: str, g: Value) -> Value:
+        """`g + weight_decay * p`, for a variable that decays."""
+        if not is_on(self.weight_decay) or not self.decays(at, name):
+            return g
+        return g + at.times(at.rate(self.weight_decay), at.params[name])
+
+
+class Descent(Decaying):
     """Gradient descent, with or without momentum."""
 
     lr: Rate
@@ -49,7 +55,7 @@ class Descent(PerVariable):
         return {"momentum": (t, 0.0)} if is_on(self.momentum) else {}
 
     def move(self, at: Moment, name: str, g: Value, slots: Slots) -> Moved:
-        g = _decayed(at, name, g, self.weight_decay)
+        g = self.decayed(at, name, g)
         if not is_on(self.momentum):
             return -at.scale(g, at.rate(self.lr)), {}
         momentum = at.rate(self.momentum)
@@ -58,7 +64,7 @@ class Descent(PerVariable):
         return -at.scale(direction, at.rate(self.lr)), {"momentum": m}
 
     def takes_rows(self, at: Moment, name: str) -> bool:
-        return not is_on(self.momentum) and not (is_on(self.weight_decay) and at.decays(name))
+        return not is_on(self.momentum) and not (is_on(self.weight_decay) and self.decays(at, name))
 
     def move_rows(self, at: Moment, name: str, g: Rows, slots: Slots) -> tuple[Rows, Slots]:
         rate = at.rate(self.lr)
@@ -78,6 +84,7 @@ class Sgd(Descent):
     momentum: Rate = 0.0
     nesterov: bool = False
     weight_decay: Rate = 0.0
+    no_decay: tuple[str, ...] = ()
 
 
 @record
@@ -89,6 +96,7 @@ class Momentum(Descent):
     momentum: Rate = 0.9
     nesterov: bool = False
     weight_decay: Rate = 0.0
+    no_decay: tuple[str, ...] = ()
 
 
 @record
@@ -100,11 +108,12 @@ class Nesterov(Descent):
     momentum: Rate = 0.9
     nesterov: bool = True
     weight_decay: Rate = 0.0
+    no_decay: tuple[str, ...] = ()
 
 
 @record
 @dataclass(frozen=True)
-class Lion(PerVariable):
+class Lion(Decaying):
     """`p -= lr * (sign(b1 * m + (1 - b1) * g) + weight_decay * p); m = b2 * m + (1 - b2) * g`
 
     Chen et al., "Symbolic discovery of optimization algorithms", 2023.
@@ -114,11 +123,12 @@ class Lion(PerVariable):
     b1: Rate = 0.9
     b2: Rate = 0.99
     weight_decay: Rate = 0.0
+    no_decay: tuple[str, ...] = ()
     slot_names: ClassVar[tuple[str, ...]] = ("m",)
 
     def move(self, at: Moment, name: str, g: Value, slots: Slots) -> Moved:
         m = slots["m"]
-        direction = _decayed(at, name, at.f.sign(_followed(at, m, g, self.b1)), self.weight_decay)
+        direction = self.decayed(at, name, at.f.sign(_followed(at, m, g, self.b1)))
         return -at.scale(direction, at.rate(self.lr)), {"m": _followed(at, m, g, self.b2)}
 
 
@@ -240,7 +250,7 @@ class Adam(AdamLike):
 
 @record
 @dataclass(frozen=True)
-class Adamw(AdamLike):
+class Adamw(AdamLike, Decaying):
     """adam with decoupled decay: `p -= lr * (adam's direction + weight_decay * p)`
 
     Loshchilov, Hutter, "Decoupled weight decay regularization", 2017.
@@ -251,16 +261,17 @@ class Adamw(AdamLike):
     b2: Rate = 0.999
     eps: float = 1e-8
     weight_decay: Rate = 1e-2
+    no_decay: tuple[str, ...] = ()
 
     def move(self, at: Moment, name: str, g: Value, slots: Slots) -> Moved:
         new = self.means(at, g, slots)
-        direction = _decayed(at, name, self.direction(at, new), self.weight_decay)
+        direction = self.decayed(at, name, self.direction(at, new))
         return -at.scale(direction, at.rate(self.lr)), new
 
 
 @record
 @dataclass(frozen=True)
-class Lamb(AdamLike):
+class Lamb(AdamLike, Decaying):
     """`p -= lr * |p| / |d| * d`, d = adam's direction + weight_decay * p, norms per variable
 
     The ratio is 1 where a norm is 0. You et al., "Large batch optimization for deep learning:
@@ -272,10 +283,11 @@ class Lamb(AdamLike):
     b2: Rate = 0.999
     eps: float = 1e-6
     weight_decay: Rate = 0.0
+    no_decay: tuple[str, ...] = ()
 
     def move(self, at: Moment, name: str, g: Value, slots: Slots) -> Moved:
         new, p = self.means(at, g, slots), at.params[name]
-        d = _decayed(at, name, self.direction(at, new), self.weight_decay)
+        d = self.decayed(at, name, self.direction(at, new))
         ratio = _trust(at.f, at.f.norm(p), at.f.norm(d))
         return -at.scale(ratio * d, at.rate(self.lr)), new
 

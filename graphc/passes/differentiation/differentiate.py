@@ -26,7 +26,8 @@ class Differentiate(Pass):
     objective's own order, and a variable's own order precedes both. Nodes whose sums over
     microbatches or devices have a chosen order are marked with it. sparse says whether gradients of
     tables are kept as rows (graphc.ops.sparse); it precedes what the objective says, and a
-    variable's own setting precedes both.
+    variable's own setting precedes both. An objective that makes an update every n steps computes
+    its gradients in each step, and keeps the old values in the others.
 
     before:  minimize %loss with sgd(lr=0.1) over w
     after:   %g = gradient %dw {of="w"} ; %step = mul %g, %lr ; %a = sub %w, %step ; update w = %a
@@ -47,7 +48,8 @@ class Differentiate(Pass):
 def _minimize(f: Builder, graph: Graph, objective: Objective, order: Orders, sparse: str) -> None:
     known = graph.reads
     # By name: a norm over all gradients is then the same sum in whatever order they were declared.
-    reads = {v: known[v].name for v in sorted(objective.variables) if v in known}
+    trained = _trained(objective)
+    reads = {v: known[v].name for v in sorted(trained) if v in known}
     variables = {x: v for v, x in reads.items()}
 
     def constrain(read: str, gradient: Value) -> Value:
@@ -74,26 +76,55 @@ def _minimize(f: Builder, graph: Graph, objective: Objective, order: Orders, spa
         _warn_of_average(objective)
     used = {v: g for v, x in reads.items() if (g := gradients[x]) is not None}
     mark_orders(f, start, {_end(g).name: orders[v] for v, g in used.items()})
-    _report_unused(graph, objective, used)
+    _report_unused(graph, objective, trained, used)
     _check_free(f, graph, objective, used)
     with f.at(objective.origin), f.scope("update"):
         params = {v: Value(f, reads[v]) for v in used}
         slots = {v: _slots(f, graph.variables[v], objective) for v in used}
         step = _count(f, objective, only_objective=len(graph.objectives) == 1)
+        before = dict(f.updates)
         optimizer = attached(f, objective.optimizer, [Value(f, x) for x in objective.operands])
-        new, new_slots = optimizer.apply(f, params, used, slots, step)
+        number = _number(graph, objective)
+        new, new_slots = optimizer.apply(f, params, used, slots, step, number)
         for v, value in new.items():
             f.updates[v] = value.name
             for slot, slot_value in new_slots[v].items():
                 f.updates[f"{v}.{slot}"] = slot_value.name
+        _only_every(f, objective.every, before)
+
+
+def _trained(objective: Objective) -> list[str]:
+    """The variables of the objective that its optimizer does not freeze. Raises G0302."""
+    try:
+        objective.optimizer.check(objective.variables, objective.variables)
+    except GraphcError as error:
+        raise error.at(objective.origin) from None
+    return [v for v in objective.variables if objective.optimizer.trains(v)]
+
+
+def _number(graph: Graph, objective: Objective) -> str:
+    """The number in the names of what the objective reports: "", "2", ..."""
+    number = graph.objectives.index(objective)
+    return str(number + 1) if number else ""
+
+
+def _only_every(f: Builder, every: int, before: Mapping[str, str]) -> None:
+    """Keep the updates that were added only in each `every`-th step, counted from 1."""
+    if every == 1:
+        return
+    now = f.eq((f.step_count() + 1) % every, 0)
+    for v, x in list(f.updates.items()):
+        if before.get(v) != x:
+            f.updates[v] = f.where(now, Value(f, x), f.read(v)).name
 
 
 def _count(f: Builder, objective: Objective, only_objective: bool) -> Value:
     """The number of updates of the objective. Raises G0468 if another one uses that count."""
-    own: Value | None = None if only_objective else objective.optimizer.own_count(f)
+    alone = only_objective and objective.every == 1
+    own: Value | None = None if alone else objective.optimizer.own_count(f)
     step = f.step_count()
     if own is None:
-        return step
+        return step if objective.every == 1 else step // objective.every
     name = str(own.node.op.attributes["source_name"])
     if name in f.updates:
         text = f"two losses share the scale '{name.removesuffix('.updates')}'"
@@ -121,8 +152,7 @@ def _slots(f: Builder, variable: Variable, objective: Objective) -> dict[str, Va
     for slot, (slot_type, fill) in objective.optimizer.slots(variable).items():
         name = f"{variable.name}.{slot}"
         f.variables[name] = Variable(name, slot_type, "slot", variable.name, False, fill)
-        read = op_named("variable")(source_name=name)  # type: ignore[call-arg]
-        slots[slot] = f.add(read, type=slot_type, name=name)
+        slots[slot] = f.read(name)
     return slots
 
 
@@ -141,14 +171,16 @@ def _check_free(f: Builder, graph: Graph, objective: Objective, used: Iterable[s
                 raise GraphcError("G0208", text, span=objective.origin)
 
 
-def _report_unused(graph: Graph, objective: Objective, used: Mapping[str, Gradient]) -> None:
+def _report_unused(
+    graph: Graph, objective: Objective, trained: Iterable[str], used: Mapping[str, Gradient]
+) -> None:
     if not used:
         raise GraphcError(
             "G0302",
             "no parameter reaches the loss by a differentiable path",
             span=objective.origin or graph[objective.loss].origin,
         )
-    for v in objective.variables:
+    for v in trained:
         if v not in used:
             message = f"parameter '{v}' does not reach the loss: it is not trained"
             note = GraphcError("G0303", message, span=graph.variables[v].origin)
