@@ -64,6 +64,7 @@ class Batches:
             ended = rows.end == examples
             self.position = Position(at.epoch + 1) if ended else Position(at.epoch, rows.end)
             yield batch
+        self.position = Position(at.epoch + 1)
 
     def _made(self, epoch: int, rows: BatchRows) -> Any:
         """A batch; it depends on the arguments only."""
@@ -96,8 +97,6 @@ class Batches:
                 f"{position!r} is no position in epochs of {self._order.examples:,} examples",
                 help="give the `position` of batches of this source, or its two numbers",
             )
-        if to.example == self._order.examples:
-            to = Position(to.epoch + 1)
         self.position = self._next = to
         return self
 

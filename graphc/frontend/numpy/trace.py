@@ -113,9 +113,12 @@ class TracedStep:
         return error
 
     def inputs(self, batch: Any) -> dict[str, Array]:
-        """The arrays of a batch by input name. Raises G0806 if its tree has another form."""
+        """The arrays of a batch by input name. Raises G0806 if its tree has other leaves.
+
+        Their names count: a torch DataLoader makes lists of tuples.
+        """
         leaves, form = flatten(batch, "batch")
-        if form != self.batch:
+        if form != self.batch and leaves.keys() != set(self.batch.names):
             raise GraphcError(
                 "G0806",
                 f"the batch has the leaves {listed([*leaves], '')}, "

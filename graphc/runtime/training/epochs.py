@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from graphc.runtime.data.ahead import Ahead
 from graphc.runtime.data.batches import Batch
@@ -81,6 +81,20 @@ class DatasetEpochs:
         """Data without examples is gone over at once."""
 
 
+@runtime_checkable
+class Resumable(Protocol):
+    """Batches that know where they are, such as those of graphc.data."""
+
+    @property
+    def position(self) -> Position:
+        """What was read, with the batch that was given last."""
+        ...
+
+    def at(self, position: Position) -> Iterable[Any]:
+        """The rest of an epoch, from a position on."""
+        ...
+
+
 class RepeatedBatches:
     """What a user gives: an iterable of batches, or a function that returns one for each epoch.
 
@@ -104,13 +118,28 @@ class RepeatedBatches:
             return None
 
     def epoch(self, at: Position) -> Iterator[Any]:
-        batches = iterated(self._data)
         self._positions = {}
+        if isinstance(self._data, Resumable):
+            return self._resumed(self._data, at)
+        batches = iterated(self._data)
         if self._feed is not None:
             batches = map(self._feed, batches)
         if not at.example and not self._ahead.after:
             return batches
         return self._rest(batches, at)
+
+    def _resumed(self, data: Resumable, at: Position) -> Iterator[Any]:
+        """The batches of an epoch from a position on, which the data know."""
+        used, before = 0, at
+        for given in data.at(at):
+            position = data.position
+            if position not in self._ahead.after:
+                batch = given if self._feed is None else self._feed(given)
+                size = self.size(batch)
+                self._positions = {used: before, used + size: position}
+                yield batch
+                used += size
+            before = position
 
     def _rest(self, batches: Iterator[Any], at: Position) -> Iterator[Any]:
         """The batches of an epoch that were not used yet."""
