@@ -17,6 +17,9 @@ from graphc.ops import custom_op as registry
 from graphc.runtime.backends.reference import BACKEND as REFERENCE
 from graphc.support.errors import GraphcError
 
+# Without a dims rule an op needs the whole batch, and refuses short ones.
+pytestmark = pytest.mark.filterwarnings("ignore:warning.G0832")
+
 X = np.random.default_rng(0).standard_normal((8, 5))
 SHORT = X[:5]
 W = np.linspace(0.5, 1.5, 5)

@@ -111,3 +111,24 @@ def test_the_steps_of_the_page_on_tuning_print_what_it_says(
     runpy.run_path(str(script))
     shown = "".join(b.text for b in transcripts.blocks(SPEC / "tuning.md", "text"))
     assert capsys.readouterr().out == shown
+
+
+def test_the_page_about_training_does_what_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    transcripts.workplace(tmp_path, monkeypatch)
+    parts = [b.text for b in transcripts.blocks(SPEC / "training.md", "python")]
+    (tmp_path / "train.py").write_text("\n".join(parts), encoding="utf-8")
+    made = runpy.run_path(str(tmp_path / "train.py"))
+    assert made["again"].epoch == 3 and made["history"].stopped
+    assert {p.name for p in tmp_path.iterdir()} >= {"best.safetensors", "log.csv", "log.jsonl"}
+    assert "True " in capsys.readouterr().out
+    made["trainer"].close()
+
+
+def test_the_page_about_training_names_every_callback_and_method() -> None:
+    text = (SPEC / "training.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`.*?) \|", text, re.MULTILINE)
+    names = {name for row in rows for name in re.findall(r"`(\w+)\(", row)}
+    methods = {name for name in vars(graphc.callbacks.Callback) if name[:3] in ("on_", "clo")}
+    assert names == {*graphc.callbacks.__all__, *methods} - {"Callback"}
