@@ -23,6 +23,7 @@ from graphc.runtime.backends import plugins
 from graphc.runtime.backends.backend import Backend
 from graphc.runtime.callbacks.base import Callback, Callbacks, EpochFunction
 from graphc.runtime.checkpoints.saver import Checkpoints, Saver
+from graphc.runtime.data.batches import arrays_of
 from graphc.runtime.evaluation import several
 from graphc.runtime.hypers import Hypers
 from graphc.runtime.machine.jobs import bucket_for, join
@@ -155,8 +156,12 @@ class StepTrainer:
         microbatches, which together are one batch that need not be in memory whole
         """
         fast_path = self.trainer.fast_path
-        if fast_path is not None and self._flat and (metrics := fast_path(batch)) is not None:
-            return metrics
+        if fast_path is not None and self._flat:
+            if (metrics := fast_path(batch)) is not None:
+                return metrics
+            arrays = arrays_of(batch)
+            if arrays is not None and (metrics := fast_path(arrays)) is not None:
+                return metrics
         with self._explaining():
             return self.trainer.step(self._fed(batch))
 

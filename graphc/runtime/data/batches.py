@@ -107,6 +107,16 @@ def array_of(name: str, value: Any) -> Array:
         raise GraphcError("G0613", text) from None
 
 
+def arrays_of(batch: Any) -> dict[str, Array] | None:
+    """A dict of tensors of another library, such as torch's, as arrays; None for anything else."""
+    if type(batch) is not dict or all(type(x) is np.ndarray for x in batch.values()):
+        return None
+    try:
+        return {name: np.asarray(x) for name, x in batch.items()}
+    except (TypeError, ValueError, RuntimeError):
+        return None  # whoever checks the batch says what is wrong
+
+
 def _castable(name: str, value: Any, dtype: DType) -> Array:
     """value as an array that can be cast without changing its meaning."""
     array = array_of(name, value)
