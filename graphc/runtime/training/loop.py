@@ -160,7 +160,7 @@ class Fit:
                 results = step(batch)
                 means.add(results, size(batch))
                 if hooks:
-                    trainer.position = data.position(at, means.examples)
+                    trainer.position = self._position(at, 0, None)
                     for hook in hooks:
                         hook(number, results)
                 left -= 1
@@ -171,11 +171,16 @@ class Fit:
             trainer.stop_wanted = True
             return False
         finally:  # Ctrl-C is raised behind a step that was made
-            counted = means.examples
-            if trainer.steps > begun + means.steps:
-                counted += data.size(batch)
-            trainer.position = data.position(at, counted)
+            trainer.position = self._position(at, trainer.steps - begun - means.steps, batch)
             self.history.last_step = results
+
+    def _position(self, at: Position, uncounted: int, batch: Any) -> Position:
+        """Where the epoch is that began at a position. uncounted: whether a step was made since the
+        last one that was counted, with this batch"""
+        data, means = self.data, self.means
+        if not at.example and means.steps + uncounted == data.steps:
+            return Position(at.epoch + 1)
+        return data.position(at, means.examples + (data.size(batch) if uncounted else 0))
 
     def hooks(self, after_step: AfterStep) -> list[OnStep]:
         """What is called after each step, with its number and its results."""

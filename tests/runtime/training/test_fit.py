@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -358,6 +359,41 @@ def test_a_checkpoint_from_within_an_epoch_goes_on_there(
         history = second.fit(DATA, epochs=3 - second.epoch)
         assert second.params_sha256() == sha
     assert history.steps[-1] == 15 and history["loss"][-1] == expected["loss"][-1]
+
+
+def test_a_checkpoint_of_the_last_step_of_an_epoch_is_behind_the_epoch(tmp_path: Path) -> None:
+    with compiled() as trainer:
+        trainer.fit(DATA, steps=5, checkpoint=graphc.Checkpoints(tmp_path, every=5))
+        assert trainer.epoch == 1
+    with compiled() as trainer:
+        trainer.load(tmp_path)
+        assert trainer.epoch == 1
+
+
+def calls_of(work: Callable[[], object]) -> int:
+    """How many Python functions are called."""
+    made = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal made
+        made += event == "call"
+
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return made
+
+
+def test_fit_adds_two_calls_to_a_step() -> None:
+    """The mean and the size of the batch: what it costs does not depend on the machine."""
+    with compiled(backend="numpy") as trainer:
+        full, (few, many) = DATA[0], ([DATA[0]] * 50, [DATA[0]] * 100)
+        trainer.fit(few)
+        each = (calls_of(lambda: trainer.fit(many)) - calls_of(lambda: trainer.fit(few))) / 50
+        alone = calls_of(lambda: trainer.step(full)) - 1  # without that of the lambda
+        assert each == alone + 2
 
 
 # -- asynchronous strategies -----------------------------------------------------------------------
