@@ -395,18 +395,6 @@ def cosine_similarity(
     """`y = sum(a * b) / (|a| |b|)` over `axis`, each norm at least eps
     """
 
-def cotangent(
-    *operands: _Operand,
-    shape: tuple[int, ...],
-    key: str,
-    dtype: DTypeLike = np.float32,
-    extents: Any = (),
-) -> _Array:
-    """`y` stands for a gradient that is not known yet, in a rule that is written with it; it is 0
-
-    key tells it from others.
-    """
-
 def cross_entropy(
     logits: _Operand,
     labels: _Operand,
@@ -428,29 +416,6 @@ def cumsum(
     axis: int | None = None,
 ) -> _Array:
     """`y[i] = x[0] + ... + x[i]` along `axis` (None: of x flattened); bool and u8 in i32
-    """
-
-def custom_gradient(
-    *operands: _Operand,
-) -> _Array:
-    """`y` is the first operand, with the gradient rule that the others give
-
-    The operands are y, a cotangent g, and for each argument x of the rule, x and what the rule
-    gives for it, computed from g. Where a gradient is taken, these nodes are added again, with the
-    gradient of y in the place of g.
-    """
-
-def custom_op(
-    *operands: _Operand,
-    function: str,
-    shape: tuple[int, ...],
-    dtype: DTypeLike,
-    rule: str,
-) -> _Array:
-    """`y = function(x0, x1, ...)`, a NumPy function that is registered under this path
-
-    shape, dtype: of the result. rule: the dims rule. The function runs on the host, on the part of
-    the operands that a device has.
     """
 
 def deg2rad(
@@ -1198,12 +1163,6 @@ def power(
     b: _Operand,
 ) -> _Array:
     """`y = a ^ b`; a small whole exponent is multiplied out, so that integers stay integers
-    """
-
-def primal(
-    x: _Operand,
-) -> _Array:
-    """`y = x`, as the argument of a function that is differentiated: other uses of x are not its
     """
 
 def prod(

@@ -85,6 +85,7 @@ class Op(ABC):
     updates: ClassVar[bool] = False  # in place: the first operand, some of its entries changed
     completes: ClassVar[bool] = False  # the end of a gradient: it, its rows, or their indices
     annotates: ClassVar[bool] = False  # is operand 0; the others say what its gradient is
+    internal: ClassVar[bool] = False  # made by graphc, with no function of its name
     source: ClassVar[str] = ""  # 'input' or 'variable' for a value that comes from outside
     conversion: ClassVar[bool] = False  # changes the placement only, never the global value
     count: ClassVar[bool] = False  # a run-time number of examples: a denominator

@@ -118,6 +118,7 @@ class CustomOp(Op):
     shape: tuple[int, ...]
     dtype: DType
     rule: str
+    internal = True
 
     @property
     def calls(self) -> str:

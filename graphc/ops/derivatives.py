@@ -31,6 +31,7 @@ class Primal(Elementwise):
     linear = ((0,),)
     view = True
     alias = True
+    internal = True
 
     def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         return (g,)
@@ -53,6 +54,7 @@ class Cotangent(Source):
     key: str
     dtype: DType = F32
     extents: Extents = ()
+    internal = True
 
     @property
     def per_use(self) -> bool:
@@ -87,6 +89,7 @@ class CustomGradient(Op):
     """
 
     annotates = True
+    internal = True
 
     def infer(self, *types: TensorType) -> TensorType:
         good = len(types) >= 2 and len(types) % 2 == 0

@@ -228,13 +228,19 @@ def test_a_loss_per_example_has_no_gradient_and_the_message_says_what_to_write()
 
 
 def test_a_tuple_without_has_aux() -> None:
-    error = wrong(lambda p, x: graphc.grad(lambda x: (np.sum(x), x))(x))
-    assert error.code == "G0301" and "has_aux=True" in str(error.help)
+    for aux in (X, 1.0):
+        error = wrong(lambda p, x, aux=aux: graphc.grad(lambda x: (np.sum(x), aux))(x))
+        assert error.code == "G0301" and "has_aux=True" in str(error.help)
 
 
 def test_there_is_no_gradient_by_integers() -> None:
     error = wrong(lambda p, x: graphc.grad(lambda i: np.sum(x[i]))(np.array([1, 0])))
     assert error.code == "G0316" and "no gradient by i64" in error.message
+
+
+def test_there_is_no_gradient_by_what_is_not_an_array() -> None:
+    error = wrong(lambda p, x: graphc.grad(lambda d: np.sum(d["x"]))({"x": x, "mode": "a"}))
+    assert error.code == "G0316" and "'mode' is a str" in error.message
 
 
 def test_argnums_beyond_the_arguments() -> None:

@@ -119,8 +119,8 @@ def _records() -> tuple[str, ...]:
 
 @cache
 def _elementwise() -> tuple[str, ...]:
-    ops = all_ops().items()
-    return tuple(n for n, op in ops if op.elementwise and n not in RESERVED and not fields(op))  # type: ignore[arg-type]
+    ops = ((n, op) for n, op in all_ops().items() if n not in RESERVED and not op.internal)
+    return tuple(n for n, op in ops if op.elementwise and not fields(op))  # type: ignore[arg-type]
 
 
 def _elementwise_call(name: str) -> Callable[..., Any]:

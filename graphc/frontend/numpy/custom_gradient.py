@@ -7,11 +7,11 @@ from functools import wraps
 from typing import Any
 
 from graphc.frontend.numpy.caller import user_span
-from graphc.frontend.numpy.differentiating import check_callable
+from graphc.frontend.numpy.differentiating import check_callable, single
 from graphc.frontend.numpy.pytree import Structure, flatten
 from graphc.frontend.numpy.session import TraceSession, current
 from graphc.frontend.numpy.tracer import Tracer, unwrap
-from graphc.frontend.operands import operand, value
+from graphc.frontend.operands import operand
 from graphc.ir.builder import Builder, Value
 from graphc.ir.op import op_named
 from graphc.support.errors import GraphcError, Span
@@ -87,7 +87,7 @@ def _result(session: TraceSession, y: Any, span: Span | None) -> Value:
     f = session.builder
     with f.at(span):
         try:
-            return value(f, unwrap(y, f))
+            return single(f, y)
         except GraphcError as error:
             text = f"a function with a custom gradient returns one array, not a {type(y).__name__}"
             help = "give each result a function of its own, or np.stack them"
@@ -129,7 +129,7 @@ def _paired(
     if len(leaves) == 1 and isinstance(returned, tuple) and len(returned) == 1:
         parts = returned  # as JAX has it
     if len(parts) != len(leaves):
-        text = f"the backward function returns {len(parts)} gradients for {len(leaves)} arguments"
+        text = f"backward does not return a gradient for each of the {len(leaves)} arguments"
         help = "return a tuple with one for each argument; None is no gradient"
         raise GraphcError("G0317", text, span=span, help=help)
     pairs = []
@@ -159,7 +159,9 @@ def _fitting(f: Builder, name: str, x: Value, slope: Any, span: Span | None) -> 
             "G0317",
             text,
             span=origin or span,
-            labels=((span, "the function is called here"),) if origin and span else (),
+            labels=((span, "the function is called here"),)
+            if span and origin not in (None, span)
+            else (),
             help="sum a gradient over the dims along which the argument was broadcast"
             if len(g.shape) > len(x.shape)
             else None,

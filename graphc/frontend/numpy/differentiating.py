@@ -18,7 +18,7 @@ from graphc.frontend.numpy.pytree import Structure, flatten
 from graphc.frontend.numpy.session import TraceSession, current
 from graphc.frontend.numpy.tracer import Tracer, unwrap
 from graphc.frontend.operands import operand, value
-from graphc.ir.builder import Value
+from graphc.ir.builder import Builder, Value
 from graphc.ir.op import op_named
 from graphc.support.errors import GraphcError
 
@@ -164,7 +164,11 @@ def _float(session: TraceSession, name: str, x: Any) -> Value:
     try:
         v = value(f, unwrap(x, f))
     except GraphcError as error:
-        raise error.at(f.origin) from None
+        if isinstance(x, Tracer):
+            raise error.at(f.origin) from None
+        text = f"'{name}' is a {type(x).__name__}: a gradient is by float arrays"
+        help = "give only these in this argument, others in another or by closure"
+        raise GraphcError("G0316", text, span=f.origin, help=help) from None
     if v.dtype.kind != "f":
         raise GraphcError(
             "G0316",
@@ -194,7 +198,7 @@ def _scalar(session: TraceSession, x: Any) -> Value:
     f = session.builder
     with f.at(user_span()):
         try:
-            loss = value(f, unwrap(x, f))
+            loss = single(f, x)
         except GraphcError as error:
             text = f"a gradient is taken of a float scalar, not of a {type(x).__name__}"
             help = "return one array; has_aux=True, if there is more; graphc.vjp takes any tree"
@@ -210,6 +214,13 @@ def _scalar(session: TraceSession, x: Any) -> Value:
             "graphc.vjp takes results of any shape",
         )
     return loss
+
+
+def single(f: Builder, x: Any) -> Value:
+    """One array as a value: not a list of them, which NumPy would stack. Raises G0810."""
+    if isinstance(x, list | tuple | dict):
+        raise GraphcError("G0810", f"a {type(x).__name__} is not an array")
+    return value(f, unwrap(x, f))
 
 
 def _sloped(session: TraceSession, wrt: Sequence[_Primals], loss: Value) -> list[Any]:

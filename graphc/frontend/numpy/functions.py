@@ -24,7 +24,11 @@ from graphc.support.errors import GraphcError
 
 def names() -> tuple[str, ...]:
     """The names of all of them."""
-    ops = (name for name, op in all_ops().items() if not op.source and not op.conversion)
+    ops = (
+        name
+        for name, op in all_ops().items()
+        if not op.source and not op.conversion and not op.internal
+    )
     return tuple(sorted({*COMPOSITES, *ops}))
 
 
