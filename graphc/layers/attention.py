@@ -14,7 +14,7 @@ from graphc.ops.initializers import Initializer
 from graphc.support.errors import GraphcError
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class MultiHeadAttention(Layer):
     """`y = out(concat over heads of attention(q(x), k(context), v(context)))`
 
@@ -36,10 +36,10 @@ class MultiHeadAttention(Layer):
     rotary: bool = False
     rotary_base: float = 10000.0
     init: Initializer = GLOROT
-    q: Dense = field(init=False, repr=False)
-    k: Dense = field(init=False, repr=False)
-    v: Dense = field(init=False, repr=False)
-    out: Dense = field(init=False, repr=False)
+    q: Dense = field(init=False)
+    k: Dense = field(init=False)
+    v: Dense = field(init=False)
+    out: Dense = field(init=False)
 
     def __post_init__(self) -> None:
         shared = self.kv_heads or self.heads

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -24,7 +24,7 @@ NO_DECAY: Final[Mapping[str, Any]] = {"decay": False}
 RUNNING: Final[Mapping[str, Any]] = {"trainable": False, "aggregation": "mean"}
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Layer(ABC):
     """A layer of graphc: a dataclass whose arrays are parameters, called like a function.
 
@@ -35,7 +35,13 @@ class Layer(ABC):
     is a layer.
     """
 
-    dtype: Any = field(default=np.float32, repr=False, kw_only=True)
+    dtype: Any = field(default=np.float32, kw_only=True)
+
+    def __repr__(self) -> str:
+        """How it is made, without what is so by default."""
+        given = (f for f in fields(self) if f.init)
+        shown = [_shown(f, getattr(self, f.name)) for f in given]
+        return f"{type(self).__name__}({', '.join(filter(None, shown))})"
 
     @abstractmethod
     def __call__(self, x: Array, /) -> Any:
@@ -43,3 +49,9 @@ class Layer(ABC):
 
     def _param(self, shape: int | Sequence[int], init: Initializer) -> Any:
         return param(shape, init=init, dtype=self.dtype)
+
+
+def _shown(f: Field[Any], value: Any) -> str:
+    if f.default is MISSING:
+        return repr(value)
+    return "" if value == f.default else f"{f.name}={value!r}"

@@ -12,9 +12,10 @@ from graphc.frontend.numpy.layer_calls import layer_call
 from graphc.layers.base import GLOROT, NO_DECAY, Array, Layer, Sizes
 from graphc.ops.composites.sliding import Padding
 from graphc.ops.initializers import Initializer
+from graphc.support.errors import GraphcError
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Conv(Layer, ABC):
     """A convolution of some rank; see Conv2d."""
 
@@ -27,12 +28,15 @@ class Conv(Layer, ABC):
     groups: int = 1
     bias: bool = True
     init: Initializer = GLOROT
-    w: Array = field(init=False, repr=False)
-    b: Array | None = field(init=False, repr=False, metadata=NO_DECAY)
+    w: Array = field(init=False)
+    b: Array | None = field(init=False, metadata=NO_DECAY)
     rank: ClassVar[int]
     function: ClassVar[Callable[..., Array]]
 
     def __post_init__(self) -> None:
+        if self.groups < 1 or self.inputs % self.groups or self.outputs % self.groups:
+            text = f"{self}: inputs and outputs are multiples of groups"
+            raise GraphcError("G0206", text)
         self.w = self._param((*_each(self.size, self.rank), *self._channels()), self.init)
         self.b = self._param(self.outputs, init.zeros()) if self.bias else None
 
@@ -48,7 +52,7 @@ class Conv(Layer, ABC):
         return type(self).function(x, self.w, self.b, **self._options())
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Conv1d(Conv):
     """A convolution over one dim: x [n, length, inputs] -> y [n, length', outputs]
 
@@ -60,7 +64,7 @@ class Conv1d(Conv):
     function = staticmethod(nn.conv1d)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Conv2d(Conv):
     """A convolution over two dims: x [n, height, width, inputs] -> y [n, .., .., outputs]
 
@@ -73,7 +77,7 @@ class Conv2d(Conv):
     function = staticmethod(nn.conv2d)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Conv3d(Conv):
     """A convolution over three dims: x [n, depth, height, width, inputs] -> y [n, .., outputs]
 
@@ -84,7 +88,7 @@ class Conv3d(Conv):
     function = staticmethod(nn.conv3d)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class ConvTranspose(Conv, ABC):
     """A transposed convolution of some rank; see ConvTranspose2d."""
 
@@ -97,7 +101,7 @@ class ConvTranspose(Conv, ABC):
         return {**super()._options(), "output_padding": self.output_padding}
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class ConvTranspose1d(ConvTranspose):
     """A transposed convolution over one dim, as ConvTranspose2d"""
 
@@ -105,7 +109,7 @@ class ConvTranspose1d(ConvTranspose):
     function = staticmethod(nn.conv_transpose1d)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class ConvTranspose2d(ConvTranspose):
     """The transpose of a convolution: x [n, height, width, inputs] -> y [n, .., .., outputs]
 
@@ -117,7 +121,7 @@ class ConvTranspose2d(ConvTranspose):
     function = staticmethod(nn.conv_transpose2d)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class ConvTranspose3d(ConvTranspose):
     """A transposed convolution over three dims, as ConvTranspose2d"""
 
@@ -132,7 +136,7 @@ def _each(sizes: Sizes, rank: int) -> Sequence[int]:
 # -- pooling -------------------------------------------------------------------------------------
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class MaxPool(Layer):
     """`y` is the largest entry of every window of x [n, length.., c], with 1 to 3 lengths
 
@@ -148,7 +152,7 @@ class MaxPool(Layer):
         return nn.max_pool(x, self.size, self.stride, self.padding)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class AvgPool(Layer):
     """`y` is the mean of every window's entries, padding not counted; as MaxPool"""
 
@@ -161,7 +165,7 @@ class AvgPool(Layer):
         return nn.avg_pool(x, self.size, self.stride, self.padding)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class GlobalMaxPool(Layer):
     """`y[n, c]` is the largest entry of x [n, .., c] over all dims between"""
 
@@ -170,7 +174,7 @@ class GlobalMaxPool(Layer):
         return nn.global_max_pool(x)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class GlobalAvgPool(Layer):
     """`y[n, c]` is the mean of x [n, .., c] over all dims between"""
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from graphc import init, nn
+from graphc.frontend.numpy.caller import user_span
 from graphc.frontend.numpy.layer_calls import layer_call
 from graphc.layers.base import GLOROT, NO_DECAY, UNIFORM, Array, Layer
 from graphc.ops.initializers import Initializer
+from graphc.support.errors import GraphcError
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Dense(Layer):
     """`y = x @ w + b`, on the last dim
 
@@ -23,8 +25,8 @@ class Dense(Layer):
     outputs: int
     bias: bool = True
     init: Initializer = GLOROT
-    w: Array = field(init=False, repr=False)
-    b: Array | None = field(init=False, repr=False, metadata=NO_DECAY)
+    w: Array = field(init=False)
+    b: Array | None = field(init=False, metadata=NO_DECAY)
 
     def __post_init__(self) -> None:
         self.w = self._param((self.inputs, self.outputs), self.init)
@@ -35,7 +37,7 @@ class Dense(Layer):
         return nn.dense(x, self.w, self.b)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Embedding(Layer):
     """`y[i.., :] = table[ids[i..], :]`; an id outside 0 .. rows-1 is an error at run time
 
@@ -45,7 +47,7 @@ class Embedding(Layer):
     rows: int
     width: int
     init: Initializer = UNIFORM
-    table: Array = field(init=False, repr=False)
+    table: Array = field(init=False)
 
     def __post_init__(self) -> None:
         self.table = self._param((self.rows, self.width), self.init)
@@ -55,7 +57,7 @@ class Embedding(Layer):
         return nn.embedding(self.table, ids)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Dropout(Layer):
     """`y = x / (1 - rate)`, or 0 with probability `rate`; x itself in evaluation"""
 
@@ -67,7 +69,7 @@ class Dropout(Layer):
         return nn.dropout(x, self.rate, seed=self.seed)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Flatten(Layer):
     """`y` is x with all dims but the first as one: [n, ..] -> [n, m]"""
 
@@ -76,7 +78,7 @@ class Flatten(Layer):
         return nn.flatten(x, keep=1)
 
 
-@dataclass(eq=False, init=False)
+@dataclass(eq=False, repr=False, init=False)
 class Sequential(Layer):
     """The composition of layers and functions: the result of each is given to the next
 
@@ -85,14 +87,25 @@ class Sequential(Layer):
 
     layers: tuple[Callable[[Any], Any], ...]
 
-    def __init__(self, *layers: Callable[[Any], Any]) -> None:
-        self.layers = layers
+    def __init__(self, *layers: Callable[[Any], Any] | Sequence[Callable[[Any], Any]]) -> None:
+        parts: Any = layers
+        match layers:
+            case [list() | tuple() as several]:  # as Keras has it
+                parts = tuple(several)
+        for layer in parts:
+            if not callable(layer) or isinstance(layer, type):
+                text = f"Sequential takes layers and functions, not {layer!r}"
+                raise GraphcError("G0206", text, help=_advice(layer)).at(user_span())
+        self.layers = parts
 
     @layer_call
     def __call__(self, x: Any) -> Any:
         for layer in self.layers:
             x = layer(x)
         return x
+
+    def __repr__(self) -> str:
+        return f"Sequential({', '.join(getattr(x, '__qualname__', repr(x)) for x in self.layers)})"
 
     def __getitem__(self, i: int) -> Any:
         return self.layers[i]
@@ -102,3 +115,13 @@ class Sequential(Layer):
 
     def __len__(self) -> int:
         return len(self.layers)
+
+
+def _advice(layer: object) -> str:
+    match layer:
+        case type():
+            return f"make one: {layer.__name__}(...)"
+        case str() if layer in dir(nn):
+            return f"write nn.{layer}"
+        case _:
+            return "such as Dense(64, 10), or nn.relu"

@@ -9,7 +9,7 @@ from graphc.frontend.numpy.layer_calls import layer_call
 from graphc.layers.base import NO_DECAY, RUNNING, Array, Layer
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class BatchNorm(Layer):
     """`y = (x - mean) / sqrt(var + eps) * scale + shift` for every channel; channels come last
 
@@ -21,10 +21,10 @@ class BatchNorm(Layer):
     channels: int
     momentum: float = 0.9
     eps: float = 1e-5
-    scale: Array = field(init=False, repr=False, metadata=NO_DECAY)
-    shift: Array = field(init=False, repr=False, metadata=NO_DECAY)
-    mean: Array = field(init=False, repr=False, metadata=RUNNING)
-    var: Array = field(init=False, repr=False, metadata=RUNNING)
+    scale: Array = field(init=False, metadata=NO_DECAY)
+    shift: Array = field(init=False, metadata=NO_DECAY)
+    mean: Array = field(init=False, metadata=RUNNING)
+    var: Array = field(init=False, metadata=RUNNING)
 
     def __post_init__(self) -> None:
         zeros, ones = init.zeros(), init.ones()
@@ -39,14 +39,14 @@ class BatchNorm(Layer):
         )  # fmt: skip
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class LayerNorm(Layer):
     """`y = (x - mean) / sqrt(var + eps) * scale + shift` over the last dim, of length `width`"""
 
     width: int
     eps: float = 1e-5
-    scale: Array = field(init=False, repr=False, metadata=NO_DECAY)
-    shift: Array = field(init=False, repr=False, metadata=NO_DECAY)
+    scale: Array = field(init=False, metadata=NO_DECAY)
+    shift: Array = field(init=False, metadata=NO_DECAY)
 
     def __post_init__(self) -> None:
         self.scale = self._param(self.width, init.ones())
@@ -57,7 +57,7 @@ class LayerNorm(Layer):
         return nn.layer_norm(x, self.scale, self.shift, eps=self.eps)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class GroupNorm(Layer):
     """`y = (x - mean) / sqrt(var + eps) * scale + shift` over each group of an example's channels
 
@@ -67,8 +67,8 @@ class GroupNorm(Layer):
     groups: int
     channels: int
     eps: float = 1e-5
-    scale: Array = field(init=False, repr=False, metadata=NO_DECAY)
-    shift: Array = field(init=False, repr=False, metadata=NO_DECAY)
+    scale: Array = field(init=False, metadata=NO_DECAY)
+    shift: Array = field(init=False, metadata=NO_DECAY)
 
     def __post_init__(self) -> None:
         self.scale = self._param(self.channels, init.ones())
@@ -79,13 +79,13 @@ class GroupNorm(Layer):
         return nn.group_norm(x, self.groups, self.scale, self.shift, self.eps)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class RMSNorm(Layer):
     """`y = x / sqrt(mean(x^2) + eps) * scale` over the last dim, of length `width`"""
 
     width: int
     eps: float = 1e-6
-    scale: Array = field(init=False, repr=False, metadata=NO_DECAY)
+    scale: Array = field(init=False, metadata=NO_DECAY)
 
     def __post_init__(self) -> None:
         self.scale = self._param(self.width, init.ones())

@@ -16,7 +16,7 @@ from graphc.ops.initializers import Initializer
 State: TypeAlias = tuple[Array, ...]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Recurrent(Layer, ABC):
     """A recurrent layer over x [n, t, inputs]; see LSTM."""
 
@@ -59,7 +59,7 @@ class Recurrent(Layer, ABC):
         """The state after x [n, inputs]; its first part is the output."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class LSTM(Recurrent):
     """Long short-term memory over x [n, t, inputs] (Hochreiter, Schmidhuber 1997; see lstm_cell)
 
@@ -70,9 +70,9 @@ class LSTM(Recurrent):
     Keras.
     """
 
-    wx: Array = field(init=False, repr=False)
-    wh: Array = field(init=False, repr=False)
-    b: Array = field(init=False, repr=False, metadata=NO_DECAY)
+    wx: Array = field(init=False)
+    wh: Array = field(init=False)
+    b: Array = field(init=False, metadata=NO_DECAY)
 
     def __post_init__(self) -> None:
         self.wx = self._param((self.inputs, 4 * self.units), self.init)
@@ -87,7 +87,7 @@ class LSTM(Recurrent):
         return nn.lstm_cell(x, h, c, self.wx, self.wh, self.b)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class GRU(Recurrent):
     """A gated recurrent unit over x [n, t, inputs] (Cho et al. 2014; see gru_cell)
 
@@ -95,10 +95,10 @@ class GRU(Recurrent):
     Gates are in the order of torch; the reset gate is applied after the product with wh.
     """
 
-    wx: Array = field(init=False, repr=False)
-    wh: Array = field(init=False, repr=False)
-    bx: Array = field(init=False, repr=False, metadata=NO_DECAY)
-    bh: Array = field(init=False, repr=False, metadata=NO_DECAY)
+    wx: Array = field(init=False)
+    wh: Array = field(init=False)
+    bx: Array = field(init=False, metadata=NO_DECAY)
+    bh: Array = field(init=False, metadata=NO_DECAY)
 
     def __post_init__(self) -> None:
         self.wx = self._param((self.inputs, 3 * self.units), self.init)
@@ -113,7 +113,7 @@ class GRU(Recurrent):
         return (nn.gru_cell(x, h, self.wx, self.wh, self.bx, self.bh),)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Bidirectional(Layer):
     """`y = concat(forward(x), backward(x))` along the last dim; backward has reverse=True
 

@@ -13,7 +13,16 @@ import pytest
 import graphc
 from graphc import nn
 from graphc.frontend.numpy.pytree import flatten
-from graphc.layers import BatchNorm, Dense, Dropout, Embedding, LayerNorm, Sequential
+from graphc.layers import (
+    BatchNorm,
+    Conv2d,
+    Dense,
+    Dropout,
+    Embedding,
+    LayerNorm,
+    MultiHeadAttention,
+    Sequential,
+)
 from graphc.support.errors import GraphcError
 from graphc.text import parse_ir, print_ir
 
@@ -180,8 +189,43 @@ def test_layers_are_called_in_a_traced_function_only() -> None:
 
 
 def test_a_layer_shows_its_settings_not_its_arrays() -> None:
+    model = Sequential(Dense(64, 10), nn.relu, Dropout(0.1), Dense(10, 3, bias=False))
     assert (
-        repr(Dense(64, 10))
-        == "Dense(inputs=64, outputs=10, bias=True, init=GlorotUniform(seed=None))"
+        repr(model)
+        == "Sequential(Dense(64, 10), relu, Dropout(rate=0.1), Dense(10, 3, bias=False))"
     )
-    assert repr(Dropout(0.1)) == "Dropout(rate=0.1, seed=None)"
+
+
+MISTAKES: list[tuple[Any, str]] = [
+    (lambda: Sequential(Dense(4, 5), Dense(6, 3)), r"in layer 'layers.1', Dense\(6, 3\) of \(6, 5\): shapes"),
+    (lambda: Dense(5, 3), r"in layer Dense\(5, 3\) of \(6, 4\): shapes"),
+    (lambda: Sequential(Dense(4, 3), "relu"), r"takes layers and functions, not 'relu'(.|\n)*write nn.relu"),
+    (lambda: Sequential(Dense(4, 3), Dropout), r"make one: Dropout\(...\)"),
+    (lambda: Sequential(Dense(4, 3), BatchNorm(4)), r"x \(6, 3\) has f32\[3\] for each, and the states are f32\[4\]"),
+    (lambda: Conv2d(4, 6, 3, groups=4), "inputs and outputs are multiples of groups"),
+    (lambda: MultiHeadAttention(10, 4), r"MultiHeadAttention\(10, 4\): the width is a multiple of heads"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("make, message", MISTAKES)
+def test_a_mistake_is_told_with_the_layer(make: Any, message: str) -> None:
+    with pytest.raises(GraphcError, match=message):
+        compiled(make())
+
+
+def test_a_list_of_layers_is_a_sequence_too() -> None:
+    model = Sequential([Dense(4, 5), nn.relu, Dense(5, 3)])
+    assert len(model) == 3 and list(model)[1] is nn.relu
+    with compiled(model) as trainer:
+        assert next(iter(trainer.variables("param"))) == "layers.0.w"
+
+
+@pytest.mark.parametrize(
+    "name, advice",
+    [("Linear", "write Dense"), ("Conv2D", "Conv2d"), ("Conv2DTranspose", "ConvTranspose2d"),
+     ("BatchNorm2d", "write BatchNorm"), ("MaxPooling2D", "write MaxPool"), ("ReLU", "write nn.relu"),
+     ("Denes", "did you mean 'Dense'")],
+)  # fmt: skip
+def test_other_names_of_layers_lead_here(name: str, advice: str) -> None:
+    with pytest.raises(AttributeError, match=f"no layer '{name}': .*{advice}"):
+        getattr(graphc.layers, name)

@@ -79,7 +79,8 @@ def test_learning_rate_is_another_word_for_lr() -> None:
     optim = graphc.optim
     for name in optim.__all__:
         made = getattr(optim, name)
-        if "lr" in getattr(made, "__dataclass_fields__", {}):
+        is_optimizer = isinstance(made, type) and issubclass(made, optim.Optimizer)
+        if is_optimizer and "lr" in getattr(made, "__dataclass_fields__", {}):
             assert made(learning_rate=0.25) == made(lr=0.25) == made(0.25), name
             for both in (
                 lambda m=made: m(0.25, learning_rate=1.0),

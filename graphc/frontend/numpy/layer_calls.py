@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -10,6 +10,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from graphc.frontend.numpy.caller import user_span
 from graphc.frontend.numpy.session import TraceSession, current
 from graphc.frontend.numpy.tracer import Tracer, renamed, unwrap
+from graphc.support.errors import GraphcError
 
 S = TypeVar("S")
 P = ParamSpec("P")
@@ -35,6 +36,8 @@ def layer_call(
         try:
             with _inside(session, path, outer):
                 result: Any = function(self, *args, **options)
+        except GraphcError as error:
+            raise _named(error, self, path, args) from None
         finally:
             session.layer = outer
         if outer is None and isinstance(result, Tracer):
@@ -42,6 +45,18 @@ def layer_call(
         return result  # type: ignore[no-any-return]
 
     return call
+
+
+def _named(error: GraphcError, layer: object, path: str, args: Sequence[Any]) -> GraphcError:
+    """The error, with the innermost layer in which it arose and what that was given."""
+    if not error.message.startswith(_IN_LAYER):
+        given = next((f" of {x.shape}" for x in args if isinstance(x, Tracer)), "")
+        named = f"'{path}', " if path else ""
+        error.message = f"{_IN_LAYER} {named}{layer!r}{given}: {error.message}"
+    return error
+
+
+_IN_LAYER = "in layer"
 
 
 def _inside(session: TraceSession, path: str, outer: str | None) -> AbstractContextManager[None]:

@@ -116,8 +116,11 @@ def _running(
         second = Variable(f"{name}.var", t, "state", fill=1.0, **made)  # type: ignore[arg-type]
         return first, f.declare(second)
     for given in (mean, var):
-        good = given is not None and given.node.op.source == "variable" and given.type == t
-        require(good, f"batch_norm: mean and var are two states {t}, or neither is given")
+        good = given is not None and given.node.op.source == "variable"
+        require(good, "batch_norm: mean and var are two states, or neither is given")
+        assert given is not None
+        text = f"batch_norm: x {x.shape} has {t} for each, and the states are {given.type}"
+        require(given.type == t, text)
     assert mean is not None and var is not None
     return mean, var
 
