@@ -14,7 +14,7 @@ from __future__ import annotations
 from graphc.data.batches import Batches
 from graphc.data.csv_file import csv
 from graphc.data.in_memory import arrays
-from graphc.data.mapped import npy
+from graphc.data.npy_files import npy
 from graphc.data.npz_files import npz
 from graphc.data.parquet_files import parquet
 from graphc.data.rows import of

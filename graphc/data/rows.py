@@ -70,7 +70,7 @@ def of(dataset: Any) -> DataSource:
     if not isinstance(dataset, Sequence) and not (
         hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")
     ):
-        text = f"a {type(dataset).__name__} has no `__len__` and `__getitem__`"
+        text = f"{type(dataset).__name__} has no `__len__` and `__getitem__`"
         help = "batches that come one after the other go to `fit` as they are"
         raise GraphcError("G0603", text, help=help)
     if isinstance(dataset, Mapping):

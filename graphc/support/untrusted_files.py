@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from glob import has_magic
 from pathlib import Path
-from typing import IO
+from typing import Any
 
 MAX_LOOKED_AT = 100_000  # entries of folders, for one pattern
 
@@ -45,9 +45,9 @@ def reading() -> Iterator[None]:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[IO[bytes]]:
+def opened(path: Path, buffering: int = -1) -> Iterator[Any]:
     """A regular file, opened for reading. Raises Unreadable for devices, which may never end."""
-    with open(path, "rb", opener=_without_waiting) as file:
+    with open(path, "rb", buffering, opener=_without_waiting) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise Unreadable("it is a device or a pipe, not a file")
         yield file

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from graphc import data
+from graphc.data import npy_files
 
 N = 203
 ARRAYS = {
@@ -86,7 +87,14 @@ SOURCES: dict[str, Callable[[Path], data.DataSource]] = {
 }
 
 
-@pytest.fixture(params=SOURCES)
-def source(request: pytest.FixtureRequest, tmp_path: Path) -> data.DataSource:
+LARGE = {"npy": "a large npy", "fortran": "a large fortran"}
+
+
+@pytest.fixture(params=[*SOURCES, *LARGE.values()])
+def source(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> data.DataSource:
     """The examples of ARRAYS, from every kind of source."""
-    return SOURCES[request.param](tmp_path)
+    if request.param in LARGE.values():
+        monkeypatch.setattr(npy_files, "SMALL", 100)
+    return SOURCES[request.param.removeprefix("a large ")](tmp_path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -76,13 +76,14 @@ def test_npy_files_of_different_lengths_or_no_files(tmp_path: Path) -> None:
     refused("G0603", "takes a dict of files", lambda: data.npy("x.npy"))  # type: ignore[arg-type]
 
 
-def test_a_mapping_is_made_anew_and_a_file_that_changed_is_noticed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_large_file_is_read_by_rows_and_noticed_when_it_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: Literal["C", "F"]
 ) -> None:
-    from graphc.data import mapped
+    from graphc.data import npy_files
 
-    monkeypatch.setattr(mapped, "REMAPPED", 20)
-    np.save(tmp_path / "x.npy", X)
+    monkeypatch.setattr(npy_files, "SMALL", 20)
+    np.save(tmp_path / "x.npy", np.asarray(X, order=order))
     source = data.npy({"x": tmp_path / "x.npy"})
     batches = source.batches(2, shuffle=0)
     assert sorted(np.concatenate([b["x"] for b in batches]).tolist()) == X.tolist()
@@ -316,7 +317,7 @@ def test_rows_are_dicts_tuples_or_arrays() -> None:
 @pytest.mark.parametrize(
     ("code", "words", "dataset"),
     [
-        ("G0603", "a generator has no `__len__`", (i for i in range(3))),
+        ("G0603", "generator has no `__len__`", (i for i in range(3))),
         ("G0603", "a dict of arrays is no dataset of rows", {"x": X}),
         ("G0603", "no examples", []),
         ("G0603", "example 1 of the dataset has other entries", [{"x": 1}, {"y": 1}]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -129,12 +130,12 @@ class Tensor:
         return self._array
 
 
-@pytest.mark.parametrize("example", [tuple, list])
-def test_lists_and_tuples_of_tensors_count_as_the_same(example: type) -> None:
+@pytest.mark.parametrize("kind", [tuple, list])
+def test_lists_and_tuples_of_tensors_count_as_the_same(kind: type) -> None:
     def pairs(params: Any, batch: Any) -> Any:
         return loss_fn(params, {"x": batch[0], "y": batch[1]})
 
-    first = example([EXAMPLES["x"][:40], EXAMPLES["y"][:40]])
+    first = next(iter(Loader(kind)))
     with (
         trainer(fn=pairs, example=first) as one,
         trainer(example=data.arrays(EXAMPLES).batches(40).first()) as other,
@@ -145,3 +146,21 @@ def test_lists_and_tuples_of_tensors_count_as_the_same(example: type) -> None:
         one.fit(Loader(tuple), epochs=1)
         with pytest.raises(graphc.GraphcError, match="has the leaves batch.0, batch.1, batch.2"):
             one.fit([[*next(iter(Loader())), 3]])
+
+
+class Elsewhere(Tensor):
+    """One that is not in the machine's memory."""
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        raise TypeError("it is on another device\nand more")
+
+
+def test_a_tensor_that_is_no_array_is_refused_with_the_reason() -> None:
+    wrong = {**data.arrays(EXAMPLES).batches(40).first(), "x": Elsewhere(EXAMPLES["x"][:40])}
+    words = "batch 'x' is a Elsewhere that can't be made an array: it is on another device$"
+    with pytest.raises(graphc.GraphcError) as caught:
+        trainer(example=wrong)
+    assert re.search(words, caught.value.message) and caught.value.code == "G0806"
+    with trainer() as one, pytest.raises(graphc.GraphcError) as caught:
+        one.fit([wrong])
+    assert re.search(words, caught.value.message)

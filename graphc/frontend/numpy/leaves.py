@@ -35,14 +35,19 @@ def leaf_type(name: str, x: Any, kind: str = "batch") -> TensorType:
         case Traced() | Length():
             raise GraphcError("G0808", f"'{name}' is a traced value: traces can't be nested")
         case _:
-            what = f"{kind} '{name}'" if name != kind else kind
-            module = type(x).__module__.partition(".")[0]
-            of = f"{module}." if module in _CONVERTED else ""
-            raise GraphcError(
-                "G0806",
-                f"{what} is a {of}{type(x).__name__}, not an array or a number",
-                help=_converted(x, module),
-            )
+            text = f"{leaf_name(kind, name)} is a {kind_of(x)}, not an array or a number"
+            raise GraphcError("G0806", text, help=converted(x))
+
+
+def leaf_name(kind: str, name: str) -> str:
+    """`batch 'x'`; `batch`, if it is no tree but a single leaf."""
+    return f"{kind} '{name}'" if name != kind else kind
+
+
+def kind_of(x: Any) -> str:
+    """The type of an object, with the library if it is a known one: `torch.Tensor`."""
+    module = type(x).__module__.partition(".")[0]
+    return f"{module}.{type(x).__name__}" if module in _CONVERTED else type(x).__name__
 
 
 def _array_type(name: str, x: Any, kind: str) -> TensorType:
@@ -77,7 +82,8 @@ _CONVERTED = {
 }
 
 
-def _converted(x: Any, module: str) -> str:
+def converted(x: Any) -> str:
+    """What to write in place of an object that is no array."""
     match x:
         case str() | bytes():
             return "texts are no numbers: encode them as integers, or leave them out"
@@ -93,4 +99,4 @@ def _converted(x: Any, module: str) -> str:
             return "give one batch: next(iter(batches))"
         case _:
             default = "leaves are NumPy arrays; pass other things through a closure"
-            return _CONVERTED.get(module, default)
+            return _CONVERTED.get(type(x).__module__.partition(".")[0], default)

@@ -36,7 +36,7 @@ from graphc.frontend.numpy.arguments import (
     params_float,
     variables,
 )
-from graphc.frontend.numpy.batch_arrays import arrays_for
+from graphc.frontend.numpy.batch_arrays import arrays_for, example_of
 from graphc.frontend.numpy.batch_size import (
     REASONS,
     REMEDIES,
@@ -175,8 +175,12 @@ def record(
     Raises G08xx for what can't be traced and G02xx for types, with the line of the user's code.
     """
     span = user_span()
+    try:
+        example = example_of(batch)
+    except GraphcError as error:
+        raise error.at(span) from None
     request = TraceRequest(
-        function, params, state, batch, optimizer, training, tuple(whole), batch_dim,
+        function, params, state, example, optimizer, training, tuple(whole), batch_dim,
         checked_seed(seed), span, order, reduction, sparse,
         None if data_dtype is None else float_argument(data_dtype, span),
     )  # fmt: skip
