@@ -19,7 +19,7 @@ from graphc.ir.op import record, require, snake
 from graphc.ir.repeat import Repeater
 from graphc.ir.types import F32, F64, DType, TensorType
 from graphc.ir.value import InGraph
-from graphc.ops.optimizers.patterns import check_used, is_named, patterns
+from graphc.ops.optimizers.patterns import Patterns, check_used, is_named, patterns
 from graphc.ops.optimizers.schedules import Rate, Schedule, check_numbers
 from graphc.ops.sparse import Gradient, Rows, densified, entries, mapped
 
@@ -198,7 +198,7 @@ class PerVariable(Optimizer):
     no_decay: patterns of params to which weight decay does not apply
     """
 
-    no_decay: tuple[str, ...] = ()
+    no_decay: Patterns = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, TypeAlias
 
 from graphc.ir.op import require
 from graphc.support.errors import GraphcError, did_you_mean
+
+Patterns: TypeAlias = str | Sequence[str]  # one or several; records hold a tuple
 
 
 def is_named(name: str, glob: str) -> bool:

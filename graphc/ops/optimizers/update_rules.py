@@ -14,6 +14,7 @@ from graphc.ir.graph import Variable
 from graphc.ir.op import record
 from graphc.ir.types import TensorType
 from graphc.ops.optimizers.optimizer import Moment, PerVariable, wide
+from graphc.ops.optimizers.patterns import Patterns
 from graphc.ops.optimizers.schedules import Rate, is_on
 from graphc.ops.sparse import Rows
 
@@ -33,7 +34,7 @@ class Decaying(PerVariable):
     """Optimizers with weight decay, which adds `weight_decay * p` to a gradient or a direction."""
 
     weight_decay: Rate
-    no_decay: tuple[str, ...]
+    no_decay: Patterns
 
     def decayed(self, at: Moment, name: str, g: Value) -> Value:
         """`g + weight_decay * p`, for a variable that decays."""
@@ -84,7 +85,7 @@ class Sgd(Descent):
     momentum: Rate = 0.0
     nesterov: bool = False
     weight_decay: Rate = 0.0
-    no_decay: tuple[str, ...] = ()
+    no_decay: Patterns = ()
 
 
 @record
@@ -96,7 +97,7 @@ class Momentum(Descent):
     momentum: Rate = 0.9
     nesterov: bool = False
     weight_decay: Rate = 0.0
-    no_decay: tuple[str, ...] = ()
+    no_decay: Patterns = ()
 
 
 @record
@@ -108,7 +109,7 @@ class Nesterov(Descent):
     momentum: Rate = 0.9
     nesterov: bool = True
     weight_decay: Rate = 0.0
-    no_decay: tuple[str, ...] = ()
+    no_decay: Patterns = ()
 
 
 @record
@@ -123,7 +124,7 @@ class Lion(Decaying):
     b1: Rate = 0.9
     b2: Rate = 0.99
     weight_decay: Rate = 0.0
-    no_decay: tuple[str, ...] = ()
+    no_decay: Patterns = ()
     slot_names: ClassVar[tuple[str, ...]] = ("m",)
 
     def move(self, at: Moment, name: str, g: Value, slots: Slots) -> Moved:
@@ -261,7 +262,7 @@ class Adamw(AdamLike, Decaying):
     b2: Rate = 0.999
     eps: float = 1e-8
     weight_decay: Rate = 1e-2
-    no_decay: tuple[str, ...] = ()
+    no_decay: Patterns = ()
 
     def move(self, at: Moment, name: str, g: Value, slots: Slots) -> Moved:
         new = self.means(at, g, slots)
@@ -283,7 +284,7 @@ class Lamb(AdamLike, Decaying):
     b2: Rate = 0.999
     eps: float = 1e-6
     weight_decay: Rate = 0.0
-    no_decay: tuple[str, ...] = ()
+    no_decay: Patterns = ()
 
     def move(self, at: Moment, name: str, g: Value, slots: Slots) -> Moved:
         new, p = self.means(at, g, slots), at.params[name]
