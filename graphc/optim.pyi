@@ -81,7 +81,8 @@ class adam(_Adam):
 
     with `m = b1 * m + (1 - b1) * g` and `v = b2 * v + (1 - b2) * g^2`. With epsilon_hat it is the
     form of the paper's section 2 (and of Keras): `p -= lr * c * m / (sqrt(v) + eps)`,
-    c = sqrt(1 - b2^t) / (1 - b1^t). (Kingma, Ba 2014)
+    c = sqrt(1 - b2^t) / (1 - b1^t). lazy: rows of a table without a gradient, and their slots, are
+    left alone; with epsilon_hat it is PyTorch's SparseAdam. (Kingma, Ba 2014)
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class adam(_Adam):
         b2: Rate = 0.999,
         eps: float = 1e-08,
         epsilon_hat: bool = False,
+        lazy: bool = False,
         *,
         learning_rate: Rate | None = None,
     ) -> None: ...
@@ -109,6 +111,7 @@ class adamw(_Adamw):
         eps: float = 1e-08,
         weight_decay: Rate = 0.01,
         no_decay: Patterns = (),
+        lazy: bool = False,
         *,
         learning_rate: Rate | None = None,
     ) -> None: ...
@@ -160,6 +163,7 @@ class momentum(_Momentum):
         nesterov: bool = False,
         weight_decay: Rate = 0.0,
         no_decay: Patterns = (),
+        lazy: bool = False,
         *,
         learning_rate: Rate | None = None,
     ) -> None: ...
@@ -175,6 +179,7 @@ class nesterov(_Nesterov):
         nesterov: bool = True,
         weight_decay: Rate = 0.0,
         no_decay: Patterns = (),
+        lazy: bool = False,
         *,
         learning_rate: Rate | None = None,
     ) -> None: ...
@@ -200,8 +205,9 @@ class rmsprop(_Rmsprop):
 class sgd(_Sgd):
     """`p -= lr * g`; with momentum `m = momentum * m + g; p -= lr * m`
 
-    nesterov: `p -= lr * (g + momentum * m)`. g includes weight_decay * p. (Polyak 1964; Nesterov
-    1983, in the form of Sutskever, Martens, Dahl, Hinton 2013)
+    nesterov: `p -= lr * (g + momentum * m)`. g includes weight_decay * p. lazy: rows of a table
+    without a gradient, and their slots, are left alone. (Polyak 1964; Nesterov 1983, in the form of
+    Sutskever, Martens, Dahl, Hinton 2013)
     """
 
     def __init__(
@@ -211,6 +217,7 @@ class sgd(_Sgd):
         nesterov: bool = False,
         weight_decay: Rate = 0.0,
         no_decay: Patterns = (),
+        lazy: bool = False,
         *,
         learning_rate: Rate | None = None,
     ) -> None: ...

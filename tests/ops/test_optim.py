@@ -347,7 +347,7 @@ def test_optimizers_are_equal_by_value_and_print_their_fields() -> None:
     assert optim.adam(1e-3) == optim.adam() and hash(optim.adam(1e-3)) == hash(optim.adam())
     assert (
         repr(optim.sgd(0.5))
-        == "Sgd(lr=0.5, momentum=0.0, nesterov=False, weight_decay=0.0, no_decay=())"
+        == "Sgd(lr=0.5, momentum=0.0, nesterov=False, weight_decay=0.0, no_decay=(), lazy=False)"
     )
 
 

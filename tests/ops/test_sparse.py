@@ -42,6 +42,10 @@ OPTIMIZERS: dict[str, Any] = {
     "cut": [optim.clip_by_value(0.01), optim.adagrad(0.3)],
     "average": [optim.sgd(0.5), optim.ema(0.9)],
     "scaled": [optim.loss_scale(), optim.sgd(0.5)],
+    "lazy adam": optim.adam(0.1, lazy=True),
+    "lazy adamw": optim.adamw(0.1, weight_decay=0.1, lazy=True),
+    "lazy momentum": optim.momentum(0.3, weight_decay=0.1, lazy=True),
+    "groups": optim.by_group({"table": optim.adam(0.1, lazy=True), "*": optim.sgd(0.1)}),
 }
 
 
@@ -103,12 +107,63 @@ def test_rows_train_as_tables_do(name: str) -> None:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES[1:])
-@pytest.mark.parametrize("name", ["sgd", "adagrad", "adam", "clipped"])
+@pytest.mark.parametrize(
+    "name",
+    ["sgd", "adagrad", "adam", "clipped", pytest.param("lazy adam", marks=pytest.mark.ci)],
+)
 def test_rows_train_alike_under_every_strategy(strategy: str, name: str) -> None:
     rows = trained("on", strategy, OPTIMIZERS[name])
     alone = trained("on", "one_device()", OPTIMIZERS[name], "reference")
     for k in rows:
         np.testing.assert_allclose(rows[k], alone[k], rtol=1e-4, atol=1e-5)
+
+
+SPARSE_ADAM = np.array([  # torch.optim.SparseAdam(lr=0.1) of PyTorch, in f64
+    [1.6610356792970034, -2.172909054075764, 0.31992189803590554],
+    [-0.5096567819736272, -0.3945364617651546, -0.15748523894112298],
+    [-1.7653362804870971, -0.00803063663991725, -0.588383879607806],
+    [3.3229995166448827, 0.22578661322792176, -0.3526307943415954],
+    [-0.4221450644678486, -0.5260819764958984, -0.9077572573000354],
+    [-0.4546823344947142, 0.4180640368157018, -0.17467226755919185],
+])  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", ["on", "off"])
+def test_lazy_adam_is_that_of_pytorch(mode: str) -> None:
+    rng = np.random.default_rng(3)
+    table = rng.normal(size=(6, 3))
+    ids = ([0, 2, 2], [2, 4, 0], [5, 5, 5], [0, 1, 2], [4, 4, 0])
+    batches = [{"ids": np.array(i, np.int32), "y": rng.normal(size=(3, 3))} for i in ids]
+
+    def squares(p: Any, b: Any) -> Any:
+        return np.sum((np.take(p["table"], b["ids"], axis=0) - b["y"]) ** 2)
+
+    optimizer = optim.adam(0.1, epsilon_hat=True, lazy=True)
+    with graphc.compile(
+        squares, {"table": table}, batches[0], optimizer=optimizer, sparse=mode
+    ) as made:
+        for b in batches:
+            made.step(b)
+        np.testing.assert_allclose(made.params["table"], SPARSE_ADAM, rtol=1e-12)
+        assert (made.variables()["table.m"][3] == 0).all()
+
+
+@pytest.mark.parametrize("name", ["lazy adam", "lazy adamw", "lazy momentum"])
+def test_a_lazy_update_leaves_rows_alone_that_are_not_looked_up(name: str) -> None:
+    """In a short batch, too, whose missing examples look up row 0 nowhere."""
+    with graphc.compile(
+        loss, params(), batch(), optimizer=OPTIMIZERS[name], strategy="mirrored(2)", sparse="on"
+    ) as made:
+        for seed, n in enumerate((BATCH, 3, 1)):
+            before, slots = made.params["table"], made.variables("slot")
+            given = batch(n, seed)
+            given["ids"] = given["ids"] % 9 + 1
+            made.step(given)
+            seen = np.isin(np.arange(SIZE), given["ids"])
+            assert ((made.params["table"] != before).any(axis=1) == seen).all()
+            for slot, now in made.variables("slot").items():
+                if slot.startswith("table."):
+                    assert (now[~seen] == slots[slot][~seen]).all()
 
 
 def test_the_rows_are_the_slope_of_the_loss() -> None:

@@ -13,6 +13,7 @@ from graphc.ir.builder import Builder, Value
 from graphc.ir.graph import Variable
 from graphc.ir.op import record
 from graphc.ir.types import TensorType
+from graphc.ops.optimizers.lazy import LazyRule
 from graphc.ops.optimizers.optimizer import Moment, PerVariable, wide
 from graphc.ops.optimizers.patterns import Patterns
 from graphc.ops.optimizers.schedules import Rate, is_on
@@ -43,7 +44,7 @@ class Decaying(PerVariable):
         return g + at.times(at.rate(self.weight_decay), at.params[name])
 
 
-class Descent(Decaying):
+class Descent(Decaying, LazyRule):
     """Gradient descent, with or without momentum."""
 
     lr: Rate
@@ -55,7 +56,7 @@ class Descent(Decaying):
         t = TensorType(param.type.shape, wide(param.type.dtype))
         return {"momentum": (t, 0.0)} if is_on(self.momentum) else {}
 
-    def move(self, at: Moment, name: str, g: Value, slots: Slots) -> Moved:
+    def rule(self, at: Moment, name: str, g: Value, slots: Slots) -> Moved:
         g = self.decayed(at, name, g)
         if not is_on(self.momentum):
             return -at.scale(g, at.rate(self.lr)), {}
@@ -65,9 +66,15 @@ class Descent(Decaying):
         return -at.scale(direction, at.rate(self.lr)), {"momentum": m}
 
     def takes_rows(self, at: Moment, name: str) -> bool:
+        return super().takes_rows(at, name) or self._is_plain(at, name)
+
+    def _is_plain(self, at: Moment, name: str) -> bool:
+        """Whether a row without a gradient does not move."""
         return not is_on(self.momentum) and not (is_on(self.weight_decay) and self.decays(at, name))
 
     def move_rows(self, at: Moment, name: str, g: Rows, slots: Slots) -> tuple[Rows, Slots]:
+        if not self._is_plain(at, name):
+            return super().move_rows(at, name, g, slots)
         rate = at.rate(self.lr)
         return -g.map(lambda x: at.scale(x, rate)), {}
 
@@ -77,8 +84,9 @@ class Descent(Decaying):
 class Sgd(Descent):
     """`p -= lr * g`; with momentum `m = momentum * m + g; p -= lr * m`
 
-    nesterov: `p -= lr * (g + momentum * m)`. g includes weight_decay * p. (Polyak 1964; Nesterov
-    1983, in the form of Sutskever, Martens, Dahl, Hinton 2013)
+    nesterov: `p -= lr * (g + momentum * m)`. g includes weight_decay * p. lazy: rows of a table
+    without a gradient, and their slots, are left alone. (Polyak 1964; Nesterov 1983, in the form of
+    Sutskever, Martens, Dahl, Hinton 2013)
     """
 
     lr: Rate = 1e-2
@@ -86,6 +94,7 @@ class Sgd(Descent):
     nesterov: bool = False
     weight_decay: Rate = 0.0
     no_decay: Patterns = ()
+    lazy: bool = False
 
 
 @record
@@ -98,6 +107,7 @@ class Momentum(Descent):
     nesterov: bool = False
     weight_decay: Rate = 0.0
     no_decay: Patterns = ()
+    lazy: bool = False
 
 
 @record
@@ -110,6 +120,7 @@ class Nesterov(Descent):
     nesterov: bool = True
     weight_decay: Rate = 0.0
     no_decay: Patterns = ()
+    lazy: bool = False
 
 
 @record
@@ -197,7 +208,7 @@ class Rmsprop(PerVariable):
         return -at.scale(d, at.rate(self.lr)), new
 
 
-class AdamLike(PerVariable):
+class AdamLike(LazyRule):
     """Optimizers with a running mean m of the gradients and v of their squares."""
 
     lr: Rate
@@ -231,7 +242,8 @@ class Adam(AdamLike):
 
     with `m = b1 * m + (1 - b1) * g` and `v = b2 * v + (1 - b2) * g^2`. With epsilon_hat it is the
     form of the paper's section 2 (and of Keras): `p -= lr * c * m / (sqrt(v) + eps)`,
-    c = sqrt(1 - b2^t) / (1 - b1^t). (Kingma, Ba 2014)
+    c = sqrt(1 - b2^t) / (1 - b1^t). lazy: rows of a table without a gradient, and their slots, are
+    left alone; with epsilon_hat it is PyTorch's SparseAdam. (Kingma, Ba 2014)
     """
 
     lr: Rate = 1e-3
@@ -239,8 +251,9 @@ class Adam(AdamLike):
     b2: Rate = 0.999
     eps: float = 1e-8
     epsilon_hat: bool = False
+    lazy: bool = False
 
-    def move(self, at: Moment, name: str, g: Value, slots: Slots) -> Moved:
+    def rule(self, at: Moment, name: str, g: Value, slots: Slots) -> Moved:
         new, rate = self.means(at, g, slots), at.rate(self.lr)
         if not self.epsilon_hat:
             return -at.scale(self.direction(at, new), rate), new
@@ -263,8 +276,9 @@ class Adamw(AdamLike, Decaying):
     eps: float = 1e-8
     weight_decay: Rate = 1e-2
     no_decay: Patterns = ()
+    lazy: bool = False
 
-    def move(self, at: Moment, name: str, g: Value, slots: Slots) -> Moved:
+    def rule(self, at: Moment, name: str, g: Value, slots: Slots) -> Moved:
         new = self.means(at, g, slots)
         direction = self.decayed(at, name, self.direction(at, new))
         return -at.scale(direction, at.rate(self.lr)), new
@@ -286,7 +300,7 @@ class Lamb(AdamLike, Decaying):
     weight_decay: Rate = 0.0
     no_decay: Patterns = ()
 
-    def move(self, at: Moment, name: str, g: Value, slots: Slots) -> Moved:
+    def rule(self, at: Moment, name: str, g: Value, slots: Slots) -> Moved:
         new, p = self.means(at, g, slots), at.params[name]
         d = self.decayed(at, name, self.direction(at, new))
         ratio = _trust(at.f, at.f.norm(p), at.f.norm(d))
