@@ -26,6 +26,8 @@ class Hypers(MutableMapping[str, float]):
     Raises G0571 for a name that the step does not have, G0572 for what is no finite number.
     """
 
+    __slots__ = ("_names", "_scalars")
+
     def __init__(self, plan: Plan, engine: Engine | AsynchronousEngine) -> None:
         self._names = tuple(n for n, v in plan.variables.items() if v.kind == "hyper")
         self._scalars = engine.scalars
@@ -37,6 +39,12 @@ class Hypers(MutableMapping[str, float]):
     def __setitem__(self, name: str, value: Any) -> None:
         self._check(name)
         self._scalars.set(name, finite(name, value))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in self.__slots__:
+            help = f'write trainer.hyper["{name}"] = {value!r}'
+            raise GraphcError("G0571", "hyperparameters are entries, not attributes", help=help)
+        super().__setattr__(name, value)
 
     def __delitem__(self, name: str) -> NoReturn:
         self._check(name)

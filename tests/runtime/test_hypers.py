@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 import graphc
+from graphc.passes.differentiation.differentiate import Differentiate
 from graphc.plan.plan import load
 from graphc.runtime.trainer import Trainer
 from graphc.support.errors import GraphcError
 from graphc.syntax.format import format_source
+from graphc.verify import verify
 
 QUICK = ("one_device()", "zero(2, stage=3)", "parameter_server(2, 2)", "local_sgd(2, every=2)")
 OTHERS = (
@@ -204,6 +206,11 @@ def test_an_unknown_name_has_a_suggestion() -> None:
         assert "zzz" not in one.hyper and one.hyper.get("zzz") is None
         with pytest.raises(GraphcError, match="not removed"):
             del one.hyper["lr"]
+        with pytest.raises(GraphcError, match="are entries") as caught:
+            one.hyper.lr = 0.5
+        assert 'trainer.hyper["lr"] = 0.5' in str(caught.value.help)
+        with pytest.raises(AttributeError):
+            one.hyper = {"lr": 0.5}
         assert repr(one.hyper) == "{'margin': 0.3, 'lr': 0.003}"
     with trainer(False) as one, pytest.raises(GraphcError) as caught:
         one.hyper["lr"] = 1
@@ -229,6 +236,37 @@ def test_numbers_of_numpy_are_numbers() -> None:
         for value in (np.float32(0.5), np.int64(2), np.array(0.25)):
             one.hyper["lr"] = value  # type: ignore[assignment]
             assert one.hyper["lr"] == float(value)
+
+
+def test_a_text_of_a_graph_may_not_take_operands_that_are_not_there() -> None:
+    text = """graphc-ir 1
+    graph g {
+      param w : f32[2]
+      %w : f32[2] = variable {source_name="w"}
+      %l : f32[] = reduce_sum %w {over=(0,)}
+      %r : f64[] = const {value=0.5, dtype=f64}
+      minimize %l with sgd(lr=rate_operand(number=NUMBER)) of %r over w
+    }"""
+    run = Differentiate().run
+    assert "w" in run(graphc.parse_ir(text.replace("NUMBER", "0"))).updates
+    for number in ("1", "-1"):
+        with pytest.raises(GraphcError, match="the objective has 1") as caught:
+            run(graphc.parse_ir(text.replace("NUMBER", number)))
+        assert caught.value.code == "G0206"
+    for wrong in ("%missing", "%l"):
+        with pytest.raises(GraphcError, match=r"minimize names|takes f64 scalars") as caught:
+            verify(graphc.parse_ir(text.replace("NUMBER", "0").replace("%r over", f"{wrong} over")))
+        assert caught.value.code == "G0919"
+
+
+@pytest.mark.parametrize("name", ["reference", "numpy"])
+def test_every_backend_reads_what_is_set(name: str) -> None:
+    with trainer(True, "mirrored(2)", backend=name) as one:
+        one.step(BATCH)
+        before = one.params_sha256()
+        one.hyper["lr"] = 0
+        one.step(BATCH)
+        assert one.params_sha256() == before
 
 
 def test_a_tensor_is_no_rate() -> None:
