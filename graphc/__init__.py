@@ -6,6 +6,7 @@ This page is the public surface. Names are imported when they are first used, so
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -162,3 +163,7 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted([*globals(), *_WHERE])
+
+
+if "IPython" in sys.modules:
+    import_module("graphc.notebook").register()

@@ -17,6 +17,7 @@ from graphc.compiler.plan_cache import compiled
 from graphc.frontend.module import Module
 from graphc.frontend.numpy.notes import warn_of
 from graphc.frontend.numpy.trace import TracedStep, record
+from graphc.inspect.summary import Summary, summary
 from graphc.ir.graph import Graph
 from graphc.runtime.asynchronous.drivers import DriverPlugin
 from graphc.runtime.backends import plugins
@@ -293,6 +294,14 @@ class StepTrainer:
         G0572 for what is no finite number.
         """
         return self.trainer.hyper
+
+    def summary(self) -> Summary:
+        """A table of the parameters and states: shapes, and the memory that they take on a device
+        under the strategy. It prints itself, and shows itself in a notebook."""
+        return summary(self.trainer.plan)
+
+    def __repr__(self) -> str:
+        return f"<StepTrainer of {self.module.name}: {self.strategy}, {self.steps} steps>"
 
     @property
     def strategy(self) -> str:

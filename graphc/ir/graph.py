@@ -125,7 +125,7 @@ class Objective:
     every: int = 1
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Graph:
     """A training step, or a part of one, on a mesh.
 
@@ -197,6 +197,11 @@ class Graph:
             for x in node.operands:
                 users[x].append(node.name)
         return {name: tuple(by) for name, by in users.items()}
+
+    def __repr__(self) -> str:
+        """A name and sizes: `graphc.print_ir` prints all of it."""
+        counts = f"{len(self.nodes)} nodes, {len(self.variables)} variables"
+        return f"<Graph {self.name}: {counts}, outputs {', '.join(self.outputs) or 'none'}>"
 
     @property
     def roots(self) -> list[str]:
