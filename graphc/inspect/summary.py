@@ -34,7 +34,7 @@ class SummaryRow:
         return self.name, self.shape, self.dtype, f"{self.numbers:,}", f"{self.bytes:,}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Summary:
     """The table of a plan's parameters and states, and a line for each kind of variable."""
 
@@ -49,6 +49,8 @@ class Summary:
         rule = "-" * max(map(len, lines))
         body = [lines[0], rule, *lines[1:], rule] if self.rows else []
         return "\n".join([self.title, *body, *self.notes])
+
+    __repr__ = __str__  # so that it shows itself where it is typed
 
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{escape(x)}</th>" for x in HEAD)
