@@ -184,11 +184,11 @@ def run_command(
 def _report(
     trainer: Trainer, last: dict[str, Any], metrics: dict[str, Any], seconds: float
 ) -> dict[str, Any]:
-    from graphc.runtime.checkpoints.history import changes
+    from graphc.runtime.checkpoints.kernel_history import changes
     from graphc.runtime.results import loss_of, numbers
 
     plan, backend, taken = trainer.plan, trainer.backend, trainer.engine.footprints
-    promised, history = (plan.meta.get("determinism") or {}).get("bits", ""), trainer.history
+    promised, history = (plan.meta.get("determinism") or {}).get("bits", ""), trainer.kernel_history
     breaks = changes(history) if plan.meta.get("grid") else ()
     return {
         "steps": trainer.steps,
@@ -220,7 +220,7 @@ def _report(
         "run_seconds": seconds,
         "determinism": f"{promised} to step {history[1].start}" if breaks else promised,
         "breaks": list(breaks),
-        "kernels": trainer.history[-1].kernels,
+        "kernels": trainer.kernel_history[-1].kernels,
     } | _besides(trainer)
 
 

@@ -17,7 +17,12 @@ from graphc.runtime.asynchronous.engine import AsynchronousEngine, Observed
 from graphc.runtime.backends import plugins
 from graphc.runtime.backends.backend import Backend, FastPath
 from graphc.runtime.checkpoints.fingerprint import kernel_fingerprint, values_sha256
-from graphc.runtime.checkpoints.history import History, HistoryPart, gone_on, warn_of_change
+from graphc.runtime.checkpoints.kernel_history import (
+    KernelHistory,
+    KernelHistoryPart,
+    gone_on,
+    warn_of_change,
+)
 from graphc.runtime.checkpoints.saving import (
     Saved,
     first_values,
@@ -110,7 +115,7 @@ class Trainer:
         self._local_steps = 0  # steps since replicas that step alone met
         self._before_end: tuple[Variables, Variables, int] | None = None  # see `end`
         self._meeting: FastPath | None = None  # that of the program in which replicas meet
-        self.history: History = (self._part(0),)
+        self.kernel_history: KernelHistory = (self._part(0),)
         self.resumed = ("", 0)  # `Saved.run` of the checkpoint that was resumed
         self.fast_path: Callable[[Any], Metrics | None] | None = None  # see `FastPath`
 
@@ -323,7 +328,8 @@ class Trainer:
             copies, every, local_steps = self._before_end
             before = {n: a for n, a in every.items() if a.tobytes() != values[n].tobytes()}
         outer = tuple(n for n, v in self.plan.variables.items() if v.kind == "outer")
-        at = self.steps, self.position, self.history, self.plan.meta.get("seed", 0), self.order
+        seed = self.plan.meta.get("seed", 0)
+        at = self.steps, self.position, self.kernel_history, seed, self.order
         return Saved(
             values, *at, copies, before, local_steps, outer, ahead=self.ahead, hyper=(*self.hyper,)
         )  # fmt: skip
@@ -341,7 +347,7 @@ class Trainer:
 
     def take_up(self, saved: Saved, path: str | Path) -> None:
         """Resume a training that was read from a file; see `resume`."""
-        before, now, path = saved.history, self._part(saved.steps), saved.source or path
+        before, now, path = saved.kernel_history, self._part(saved.steps), saved.source or path
         check_same_checkpoint(self.processes, path, saved.checksum)
         values, local_steps = taken_up(path, saved, self.plan, self._mesh)
         self.engine.load_variables(values)
@@ -351,7 +357,7 @@ class Trainer:
         self.ahead, self._resumes_epoch = saved.ahead, saved.position.example > 0
         warn_of_change(path, before[-1], now)
         warn_of_seed(path, saved.seed, self.plan)
-        self.history = gone_on(before, now)
+        self.kernel_history = gone_on(before, now)
         self.resumed = saved.run
 
     def start_from(self, path: str | Path, names: Mapping[str, str] | None = None) -> None:
@@ -371,11 +377,11 @@ class Trainer:
         """The replicas' own copies."""
         return {} if isinstance(self.engine, AsynchronousEngine) else self.engine.copies()
 
-    def _part(self, start: int) -> HistoryPart:
+    def _part(self, start: int) -> KernelHistoryPart:
         """The steps that this trainer makes."""
         made_by = self.backend
         kernels = kernel_fingerprint(made_by.name, made_by.executor, made_by.kernels)
-        return HistoryPart(start, self.plan.meta.get("grid", ""), kernels)
+        return KernelHistoryPart(start, self.plan.meta.get("grid", ""), kernels)
 
     def params_sha256(self) -> str:
         """A hash of the params: sorted by name; name, dtype, shape, bytes of each."""

@@ -25,7 +25,7 @@ from graphc.runtime.asynchronous.recordings import (
 )  # fmt: skip
 from graphc.runtime.asynchronous.threads import DRIVER as THREADS
 from graphc.runtime.backends import plugins
-from graphc.runtime.checkpoints.history import History
+from graphc.runtime.checkpoints.kernel_history import KernelHistory
 from graphc.runtime.checkpoints.saver import AfterStep
 from graphc.runtime.checkpoints.saving import Saved
 from graphc.runtime.checkpoints.sharded import Savable
@@ -133,7 +133,7 @@ class Trained(Savable, Protocol):
     position: Position
     ahead: Ahead
     order: str
-    history: History
+    kernel_history: KernelHistory
 
 
 @dataclass
@@ -172,7 +172,7 @@ def train(
         if not after_step.is_due(trainer.steps):
             return None
         position, ahead = source.place(*begun)
-        at = trainer.steps, position, trainer.history, trainer.plan.meta.get("seed", 0)
+        at = trainer.steps, position, trainer.kernel_history, trainer.plan.meta.get("seed", 0)
 
         def take(values: Mapping[str, Any]) -> None:
             made = Saved(values, *at, trainer.order, ahead=ahead)

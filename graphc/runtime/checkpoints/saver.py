@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from graphc.runtime.checkpoints.folder import FolderWriter, Portion
-from graphc.runtime.checkpoints.history import warn
+from graphc.runtime.checkpoints.kernel_history import warn
 from graphc.runtime.checkpoints.series import (
     aside,
     newest,

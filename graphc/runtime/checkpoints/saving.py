@@ -31,7 +31,7 @@ from graphc.runtime.checkpoints.checkpoint import (
     save_variables,
 )
 from graphc.runtime.checkpoints.folder import read_folder
-from graphc.runtime.checkpoints.history import History, in_json, of_json, warn
+from graphc.runtime.checkpoints.kernel_history import KernelHistory, in_json, of_json, warn
 from graphc.runtime.checkpoints.series import is_checkpoint, read_newest
 from graphc.runtime.checkpoints.tensor_files import Value
 from graphc.runtime.checkpoints.weights import read_weights
@@ -64,7 +64,7 @@ class Saved:
     values: Mapping[str, Value]
     steps: int
     position: Position
-    history: History
+    kernel_history: KernelHistory
     seed: int
     order: str = ""
     copies: Mapping[str, Value] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class Saved:
         at = {"steps": self.steps, "epoch": self.position.epoch, "example": self.position.example}
         alone = {"local_steps": self.local_steps} if self.copies or self.local_steps else {}
         numbers = at | {"seed": self.seed} | alone
-        notes = {k: str(n) for k, n in numbers.items()} | {"history": in_json(self.history)}
+        notes = {k: str(n) for k, n in numbers.items()} | {"history": in_json(self.kernel_history)}
         notes |= {"outer": json.dumps(self.outer)} if self.outer else {}
         notes |= {"hyper": json.dumps(self.hyper)} if self.hyper else {}
         notes |= {"order": self.order} if self.order else {}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from graphc.runtime.checkpoints.checkpoint import Checkpoint
 from graphc.runtime.checkpoints.folder import read_folder, read_manifest, remove_folder
-from graphc.runtime.checkpoints.history import warn
+from graphc.runtime.checkpoints.kernel_history import warn
 from graphc.runtime.checkpoints.manifest import MANIFEST, Manifest
 from graphc.support.errors import GraphcError
 from graphc.support.files import reason_of

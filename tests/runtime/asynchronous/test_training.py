@@ -314,7 +314,7 @@ def snapshot_of_a_run(path: Path, after: int) -> None:
             if trainer.steps != after:
                 return None
             position, ahead = source.place(Position(), Ahead(5))
-            at = trainer.steps, position, trainer.history, 0, EYE.order(5, None)
+            at = trainer.steps, position, trainer.kernel_history, 0, EYE.order(5, None)
             return lambda values: found.append(Saved(dict(values), *at, ahead=ahead))
 
         engine.run(source, lambda entry, results: None, snapshot)

@@ -1,4 +1,4 @@
-"""The history of a run: with which kernels and which grid its steps were computed.
+"""The kernel history of a run: with which kernels and which grid its steps were computed.
 
 Bit-identical results are guaranteed for one set of kernels and one grid. A checkpoint keeps the
 history, so that a run that resumes elsewhere can report from which step on its bits may differ.
@@ -17,7 +17,7 @@ from graphc.support.errors import GraphcError, GraphcWarning
 
 
 @dataclass(frozen=True)
-class HistoryPart:
+class KernelHistoryPart:
     """The steps after the first `start` ones, up to the next part.
 
     grid:    the factor that fixes the sums, such as reproducible(8); '' without one
@@ -28,27 +28,27 @@ class HistoryPart:
     grid: str
     kernels: dict[str, str]
 
-    def is_like(self, other: HistoryPart) -> bool:
+    def is_like(self, other: KernelHistoryPart) -> bool:
         """Whether both give the same bits."""
         return (self.grid, self.kernels) == (other.grid, other.kernels)
 
 
-History: TypeAlias = tuple[HistoryPart, ...]
+KernelHistory: TypeAlias = tuple[KernelHistoryPart, ...]
 
 
-def gone_on(history: History, now: HistoryPart) -> History:
+def gone_on(history: KernelHistory, now: KernelHistoryPart) -> KernelHistory:
     """The history of a run that continues, after `now.start` steps, with the setting in `now`."""
     before = tuple(part for part in history if part.start < now.start)
     return before if before and before[-1].is_like(now) else (*before, now)
 
 
-def changes(history: History) -> tuple[str, ...]:
+def changes(history: KernelHistory) -> tuple[str, ...]:
     """Where the guarantee of the same bits ends: `after step 6: core Haswell became SkylakeX`."""
     pairs = pairwise(history)
     return tuple(f"after step {b.start}: {x}" for a, b in pairs for x in _between(a, b))
 
 
-def _between(a: HistoryPart, b: HistoryPart) -> Iterator[str]:
+def _between(a: KernelHistoryPart, b: KernelHistoryPart) -> Iterator[str]:
     if not a.kernels:
         yield "before it the kernels are unknown"
     else:
@@ -56,12 +56,12 @@ def _between(a: HistoryPart, b: HistoryPart) -> Iterator[str]:
         yield from _of_kernels(a, b)
 
 
-def _of_grid(a: HistoryPart, b: HistoryPart) -> Iterator[str]:
+def _of_grid(a: KernelHistoryPart, b: KernelHistoryPart) -> Iterator[str]:
     if a.grid != b.grid:
         yield f"{a.grid or 'no grid'} became {b.grid or 'no grid'}"
 
 
-def _of_kernels(a: HistoryPart, b: HistoryPart) -> Iterator[str]:
+def _of_kernels(a: KernelHistoryPart, b: KernelHistoryPart) -> Iterator[str]:
     for name in a.kernels | b.kernels:
         before, after = a.kernels.get(name, "none"), b.kernels.get(name, "none")
         if before != after:
@@ -71,15 +71,15 @@ def _of_kernels(a: HistoryPart, b: HistoryPart) -> Iterator[str]:
 # -- in a checkpoint -------------------------------------------------------------------------------
 
 
-def in_json(history: History) -> str:
+def in_json(history: KernelHistory) -> str:
     """The history as one line, for the notes of a checkpoint."""
     return json.dumps([[p.start, p.grid, p.kernels] for p in history])
 
 
-def of_json(text: str) -> History:
+def of_json(text: str) -> KernelHistory:
     """Parse the output of `in_json`. Raises G0509 for anything else; '' is an unknown part."""
     if not text:
-        return (HistoryPart(0, "", {}),)
+        return (KernelHistoryPart(0, "", {}),)
     try:
         parts = tuple(_part(entry) for entry in json.loads(text))
     except (ValueError, TypeError, RecursionError):
@@ -89,19 +89,19 @@ def of_json(text: str) -> History:
     return parts
 
 
-def _part(entry: Any) -> HistoryPart:
+def _part(entry: Any) -> KernelHistoryPart:
     start, grid, kernels = entry
     if not (isinstance(start, int) and isinstance(grid, str) and isinstance(kernels, dict)):
         raise TypeError
     if not all(isinstance(x, str) for pair in kernels.items() for x in pair):
         raise TypeError
-    return HistoryPart(start, grid, kernels)
+    return KernelHistoryPart(start, grid, kernels)
 
 
 # -- on resume -------------------------------------------------------------------------------------
 
 
-def warn_of_change(path: object, before: HistoryPart, now: HistoryPart) -> None:
+def warn_of_change(path: object, before: KernelHistoryPart, now: KernelHistoryPart) -> None:
     """Warn of what has changed since a checkpoint, if `now` requires the same bits."""
     if not now.grid or now.start == 0 or before.is_like(now):
         return

@@ -6,8 +6,8 @@ import warnings
 
 import pytest
 
-from graphc.runtime.checkpoints.history import (
-    HistoryPart,
+from graphc.runtime.checkpoints.kernel_history import (
+    KernelHistoryPart,
     changes,
     gone_on,
     in_json,
@@ -17,10 +17,10 @@ from graphc.runtime.checkpoints.history import (
 from graphc.support.errors import GraphcError, GraphcWarning
 
 OLD, NEW = {"backend": "numpy", "core": "Haswell"}, {"backend": "numpy", "core": "Zen"}
-FIRST = HistoryPart(0, "reproducible(8)", OLD)
+FIRST = KernelHistoryPart(0, "reproducible(8)", OLD)
 
 
-def told(before: HistoryPart, now: HistoryPart) -> list[str]:
+def told(before: KernelHistoryPart, now: KernelHistoryPart) -> list[str]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", GraphcWarning)
         warn_of_change("a.safetensors", before, now)
@@ -28,12 +28,12 @@ def told(before: HistoryPart, now: HistoryPart) -> list[str]:
 
 
 def test_a_run_that_goes_on_alike_is_one_part() -> None:
-    assert gone_on((FIRST,), HistoryPart(6, "reproducible(8)", OLD)) == (FIRST,)
+    assert gone_on((FIRST,), KernelHistoryPart(6, "reproducible(8)", OLD)) == (FIRST,)
     assert changes((FIRST,)) == ()
 
 
 def test_every_change_is_a_part_and_named() -> None:
-    other, back = HistoryPart(6, "reproducible(8)", NEW), HistoryPart(9, "", OLD)
+    other, back = KernelHistoryPart(6, "reproducible(8)", NEW), KernelHistoryPart(9, "", OLD)
     found = gone_on(gone_on((FIRST,), other), back)
     assert found == (FIRST, other, back)
     assert changes(found) == (
@@ -44,13 +44,13 @@ def test_every_change_is_a_part_and_named() -> None:
 
 
 def test_what_made_no_step_is_forgotten() -> None:
-    assert gone_on((FIRST,), HistoryPart(0, "", NEW)) == (HistoryPart(0, "", NEW),)
+    assert gone_on((FIRST,), KernelHistoryPart(0, "", NEW)) == (KernelHistoryPart(0, "", NEW),)
 
 
 def test_a_history_is_written_and_read() -> None:
-    history = (FIRST, HistoryPart(6, "", NEW))
+    history = (FIRST, KernelHistoryPart(6, "", NEW))
     assert of_json(in_json(history)) == history
-    assert of_json("") == (HistoryPart(0, "", {}),)
+    assert of_json("") == (KernelHistoryPart(0, "", {}),)
 
 
 @pytest.mark.parametrize(
@@ -65,20 +65,20 @@ def test_a_history_that_is_damaged_is_an_error(text: str) -> None:
 
 
 def test_other_kernels_draw_a_warning_where_bits_are_promised() -> None:
-    (text,) = told(FIRST, HistoryPart(6, "reproducible(8)", NEW))
+    (text,) = told(FIRST, KernelHistoryPart(6, "reproducible(8)", NEW))
     assert text.startswith("warning[G0527]") and "core Haswell became Zen" in text
     assert "after step 6 its bits may differ" in text
-    assert told(FIRST, HistoryPart(6, "", NEW)) == []
-    assert told(FIRST, HistoryPart(0, "reproducible(8)", NEW)) == []
+    assert told(FIRST, KernelHistoryPart(6, "", NEW)) == []
+    assert told(FIRST, KernelHistoryPart(0, "reproducible(8)", NEW)) == []
 
 
 def test_a_checkpoint_of_no_grid_draws_a_warning() -> None:
-    (text,) = told(HistoryPart(0, "", OLD), HistoryPart(6, "reproducible(8)", OLD))
+    (text,) = told(KernelHistoryPart(0, "", OLD), KernelHistoryPart(6, "reproducible(8)", OLD))
     assert text.startswith("warning[G0529]: no grid became reproducible(8)")
 
 
 def test_unknown_kernels_draw_a_note() -> None:
-    (text,) = told(HistoryPart(0, "", {}), HistoryPart(6, "reproducible(8)", NEW))
+    (text,) = told(KernelHistoryPart(0, "", {}), KernelHistoryPart(6, "reproducible(8)", NEW))
     assert text.startswith(
         "note[G0528]: a.safetensors does not say which kernels computed its 6 steps"
     )
