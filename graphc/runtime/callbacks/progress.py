@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from time import perf_counter
-from typing import Any
 
 from graphc.runtime.callbacks.base import Callback
 from graphc.runtime.results import Metrics, loss_of
@@ -22,37 +22,17 @@ class ProgressBar(Callback):
     waits = False  # asynchronous workers go on
 
     def __init__(self) -> None:
-        self._bar: Any = None
-        self._task: Any = None
+        self._bar: _TerminalBar | _NotebookLine | None = None
         self._begun = self._drawn = 0.0
         self._epoch, self._validated = "", ""
         self._latest: tuple[int, Metrics] | None = None
-        self._wide = True
 
     def on_train_begin(self) -> None:
         if not self.writes:
             return
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeRemainingColumn,
-        )
-
-        console = Console(stderr=True)
-        self._wide = console.width >= WIDE
-        columns = (
-            TextColumn("{task.fields[epoch]}"), BarColumn(30 if self._wide else 8),
-            MofNCompleteColumn(), TextColumn("{task.description}"),
-            TextColumn("{task.fields[speed]}"), TimeRemainingColumn(),
-        )  # fmt: skip
-        self._bar = Progress(*columns, console=console)
-        self._task = self._bar.add_task("", total=self.setting.steps, epoch="training", speed="")
+        self._bar = (_NotebookLine if in_notebook() else _TerminalBar)(self.setting.steps)
         self._validated, self._latest = "", None
         self._begun = self._drawn = perf_counter()
-        self._bar.start()
 
     def on_epoch_begin(self, epoch: int) -> None:
         last = self.setting.last_epoch
@@ -65,7 +45,8 @@ class ProgressBar(Callback):
 
     def on_epoch_end(self, epoch: int, metrics: dict[str, float]) -> None:
         found = [(k, x) for k, x in metrics.items() if k.startswith("val_")]
-        some = found[: 3 if self._wide else 1]
+        wide = self._bar is not None and self._bar.wide
+        some = found[: 3 if wide else 1]
         self._validated = "".join(f" {name} {x:.4f}" for name, x in some)
 
     def _draw(self) -> None:
@@ -75,10 +56,10 @@ class ProgressBar(Callback):
         step, metrics = self._latest
         loss = loss_of(metrics)
         speed = self.setting.examples() / max(self._drawn - self._begun, 1e-9)
-        self._bar.update(
-            self._task, completed=step - self.setting.begun, epoch=self._epoch,
-            description=("" if loss is None else f"loss {loss:.4f}") + self._validated,
-            speed=f"{speed:,.0f} {'examples' if self._wide else 'ex'}/s",
+        self._bar.show(
+            step - self.setting.begun, self._epoch,
+            ("" if loss is None else f"loss {loss:.4f}") + self._validated,
+            f"{speed:,.0f} {'examples' if self._bar.wide else 'ex'}/s",
         )  # fmt: skip
 
     def close(self) -> None:
@@ -88,6 +69,68 @@ class ProgressBar(Callback):
             self._bar = None
 
 
+class _TerminalBar:
+    """A bar on stderr. steps: how many there are to be, where that is known"""
+
+    def __init__(self, steps: int | None) -> None:
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+
+        console = Console(stderr=True)
+        self.wide = console.width >= WIDE
+        columns = (
+            TextColumn("{task.fields[epoch]}"), BarColumn(30 if self.wide else 8),
+            MofNCompleteColumn(), TextColumn("{task.description}"),
+            TextColumn("{task.fields[speed]}"), TimeRemainingColumn(),
+        )  # fmt: skip
+        self._bar = Progress(*columns, console=console)
+        self._task = self._bar.add_task("", total=steps, epoch="training", speed="")
+        self._bar.start()
+
+    def show(self, made: int, epoch: str, words: str, speed: str) -> None:
+        self._bar.update(self._task, completed=made, epoch=epoch, description=words, speed=speed)
+
+    def stop(self) -> None:
+        self._bar.stop()
+
+
+class _NotebookLine:
+    """A line of a notebook's output, which is replaced. Rich would need ipywidgets for it."""
+
+    wide = True
+
+    def __init__(self, steps: int | None) -> None:
+        self._steps, self._begun = steps, perf_counter()
+        display = import_module("IPython.display").display
+        self._line = display({"text/plain": "training"}, raw=True, display_id=True)
+
+    def show(self, made: int, epoch: str, words: str, speed: str) -> None:
+        text, steps = f"{epoch} {made}", self._steps
+        if steps:
+            filled = round(30 * made / steps)
+            left = (perf_counter() - self._begun) * (steps - made) / made
+            text = f"{epoch} {'━' * filled}{'─' * (30 - filled)} {made}/{steps}"
+            speed = f"{speed} {int(left) // 60}:{int(left) % 60:02} left"
+        self._line.update({"text/plain": f"{text} {words} {speed}"}, raw=True)
+
+    def stop(self) -> None:
+        """The line stays as it is."""
+
+
+def in_notebook() -> bool:
+    """Whether output goes to a notebook."""
+    if "ipykernel" not in sys.modules:
+        return False
+    shell = import_module("IPython").get_ipython()
+    return type(shell).__name__ == "ZMQInteractiveShell"
+
+
 def is_watched() -> bool:
     """Whether someone sees a progress bar: stderr is a terminal, or this is a notebook."""
-    return sys.stderr.isatty() or "ipykernel" in sys.modules
+    return sys.stderr.isatty() or in_notebook()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import json
 import math
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -352,3 +354,31 @@ def test_the_bar_shows_steps_metrics_and_throughput(
         assert capsys.readouterr().err == ""
         trainer.fit(lambda: iter(DATA), callbacks=[ProgressBar()])
         assert "epoch 6/6" in capsys.readouterr().err
+
+
+def test_in_a_notebook_a_line_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[str] = []
+
+    class Display:
+        def __init__(self, data: dict[str, str], *, raw: bool, display_id: bool) -> None:
+            assert raw and display_id
+
+        def update(self, data: dict[str, str], *, raw: bool) -> None:
+            lines.append(data["text/plain"])
+
+    shell = type("ZMQInteractiveShell", (), {})
+    stand_ins = {
+        "ipykernel": {}, "IPython": {"get_ipython": shell}, "IPython.display": {"display": Display},
+    }  # fmt: skip
+    for name, contents in stand_ins.items():
+        module = ModuleType(name)
+        vars(module).update(contents)
+        monkeypatch.setitem(sys.modules, name, module)
+    with compiled() as trainer:
+        history = trainer.fit(DATA, 3, validation=DATA)
+        assert lines[-1].startswith(
+            f"epoch 3/3 {'━' * 30} 12/12 loss {history.last_step['loss']:.4f} val_"
+        )
+        assert "examples/s 0:0" in lines[-1]
+        trainer.fit(lambda: iter(DATA))
+        assert lines[-1].startswith("epoch 4/4 4 loss ")
