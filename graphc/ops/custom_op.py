@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,7 +44,7 @@ def register_function(path: str, function: Callable[..., Any]) -> str:
 def function_named(path: str) -> Callable[..., Any]:
     """The registered function of this path. Raises G0513."""
     if path not in _FUNCTIONS:
-        _import_announced(path.partition(":")[0])
+        _import_announced(path)
     if path not in _FUNCTIONS:
         module, _, name = path.partition(":")
         local = "<" in name
@@ -59,15 +59,19 @@ def function_named(path: str) -> Callable[..., Any]:
     return _FUNCTIONS[path]
 
 
-def _import_announced(module: str) -> None:
-    """Import a module if an installed package announces it."""
-    for point in entry_points(group=GROUP):
-        if point.module == module:
-            try:
-                point.load()
-            except Exception as error:
-                text = f"'{module}', which registers custom ops, is broken: {error}"
-                raise GraphcError("G0513", text) from error
+def announced(path: str) -> list[EntryPoint]:
+    """The entry points of installed packages that announce the module of a function."""
+    module = path.partition(":")[0]
+    return [point for point in entry_points(group=GROUP) if point.module == module]
+
+
+def _import_announced(path: str) -> None:
+    for point in announced(path):
+        try:
+            point.load()
+        except Exception as error:
+            text = f"'{point.module}', which registers custom ops, is broken: {error}"
+            raise GraphcError("G0513", text) from error
 
 
 def checked_rule(text: str, operands: int) -> None:
@@ -179,4 +183,11 @@ class CustomOp(Op):
         ]
 
 
-__all__ = ["CustomOp", "checked_rule", "function_named", "register_function", "whole_rule"]
+__all__ = [
+    "CustomOp",
+    "announced",
+    "checked_rule",
+    "function_named",
+    "register_function",
+    "whole_rule",
+]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from graphc.lowering.program.instructions import Kernel
-from graphc.ops.custom_op import function_named
+from graphc.ops.custom_op import announced, function_named
 from graphc.plan.plan import Plan
 from graphc.support.errors import GraphcError
 from graphc.support.lazy_map import existing
@@ -11,17 +13,32 @@ from graphc.support.lazy_map import existing
 
 def check_custom_ops(plan: Plan) -> None:
     """Raise G0513 if a function that a custom op of the plan calls is not registered here."""
-    seen: set[str] = set()
-    for program in existing(plan.programs).values():
-        for instruction in program.instructions:
-            if isinstance(instruction, Kernel) and (path := instruction.op.calls) not in seen:
-                seen.add(path)
-                _check(path, instruction)
-
-
-def _check(path: str, kernel: Kernel) -> None:
-    if path:
+    for path, kernel in _called(plan):
         try:
             function_named(path)
         except GraphcError as error:
             raise error.at(kernel.origin) from None
+
+
+def check_announced(plan: Plan) -> None:
+    """Raise G0577 if another process, which only has the plan, would not find such a function."""
+    for path, kernel in _called(plan):
+        if not announced(path):
+            module = path.partition(":")[0]
+            raise GraphcError(
+                "G0577",
+                f"another process can't find the function '{path}' of a custom op",
+                span=kernel.origin,
+                help=f"install a package with {module}, which announces it as an entry point of "
+                "the group graphc.ops; with driver='threads', it need not be found",
+            )
+
+
+def _called(plan: Plan) -> Iterator[tuple[str, Kernel]]:
+    """Each function that the plan's programs call, with a kernel that calls it."""
+    seen = {""}
+    for program in existing(plan.programs).values():
+        for instruction in program.instructions:
+            if isinstance(instruction, Kernel) and (path := instruction.op.calls) not in seen:
+                seen.add(path)
+                yield path, instruction

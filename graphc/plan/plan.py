@@ -190,6 +190,11 @@ def _checked(body: Any) -> Plan:
         plan = decode(Plan, body)
     except (Misfit, GraphcError, TypeError, ValueError, AssertionError) as error:
         words = error.message if isinstance(error, GraphcError) else str(error)
+        if words.startswith("there is no op"):
+            help = "import the module that brings it (--import MODULE), or compile the plan again"
+            raise GraphcError(
+                "G0507", f"the plan needs more than graphc: {words}", help=help
+            ) from None
         raise _bad(f"the plan is not well-formed: {words}") from None
     for name, program in plan.programs.items():
         for complaint in complaints(program):

@@ -156,3 +156,49 @@ def test_the_boundary_value_problem_is_solved() -> None:
             last = trainer.step({"x": x})
     assert last["loss"] < 1e-3 * first["loss"]
     assert last["error"] < 1e-4, "u is sin(pi x)"
+
+
+# -- a judge that is not ours -----------------------------------------------------------------------
+
+PROJECTED = {  # the loss, and each gradient times cos(0, 1, 2, ...): of PyTorch 2.13, in f64
+    "c": -5.838990585011303, "s": -3.465493551687013, "b": 2.1092000894716145,
+    "q": -17.338408910815218, "k": -13.847838702129083, "v": -4.460972338552015,
+    "o": -20.958963304590668, "e": 2.4174132313227346,
+}  # fmt: skip
+
+
+def network_of_all_sorts(p: Any, x: Any, ids: Any) -> Any:
+    nn = graphc.nn
+    h = nn.max_pool(nn.gelu(nn.conv2d(x, p["c"])), 2).reshape(x.shape[0], 16, 4)
+    h = nn.layer_norm(h, p["s"], p["b"]) + nn.embedding(p["e"], ids)
+    return np.mean(nn.attention(h @ p["q"], h @ p["k"], h @ p["v"]), axis=1) @ p["o"]
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("strategy", ["one_device()", "mirrored(2) * accumulate(2)"])
+def test_the_gradient_of_gradients_of_a_network_is_that_of_pytorch(strategy: str) -> None:
+    """loss + 10 |its slope by the images|² + the sum over params of |its slope by them|²"""
+
+    def loss(p: Any, b: Any) -> Any:
+        def entropy(p: Any, x: Any) -> Any:
+            logits = network_of_all_sorts(p, x, b["ids"])
+            return np.mean(graphc.nn.cross_entropy(logits, b["y"]))
+
+        value, (by_p, by_x) = graphc.value_and_grad(entropy, argnums=(0, 1))(p, b["x"])
+        return value + 10 * np.sum(by_x**2) + sum(np.sum(g**2) for g in by_p.values())
+
+    rng = np.random.default_rng(0)
+    n = lambda *shape: rng.standard_normal(shape)  # noqa: E731
+    params = {
+        "c": n(3, 3, 2, 4) * 0.3, "s": 1 + 0.1 * n(4), "b": 0.1 * n(4), "q": n(4, 8) * 0.5,
+        "k": n(4, 8) * 0.5, "v": n(4, 8) * 0.5, "o": n(8, 5) * 0.5, "e": n(7, 4),
+    }  # fmt: skip
+    images, labels = n(4, 8, 8, 2), rng.integers(0, 5, 4)
+    batch = {"x": images, "y": labels, "ids": rng.integers(0, 7, (4, 16))}
+    sgd = graphc.optim.sgd(1.0)
+    with graphc.compile(loss, params, batch, optimizer=sgd, strategy=strategy) as trainer:
+        assert trainer.step(batch)["loss"] == pytest.approx(7.860308281590739, rel=1e-12)
+        for name, w in trainer.params.items():
+            slope = params[name] - w
+            found = np.sum(slope * np.cos(np.arange(slope.size)).reshape(slope.shape))
+            assert found == pytest.approx(PROJECTED[name], rel=1e-11), name

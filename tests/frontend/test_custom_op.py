@@ -14,6 +14,7 @@ from graphc_numpy import NumpyBackend
 
 import graphc
 from graphc.ops import custom_op as registry
+from graphc.plan.custom_ops import check_announced
 from graphc.runtime.backends.reference import BACKEND as REFERENCE
 from graphc.support.errors import GraphcError
 
@@ -92,7 +93,10 @@ def test_every_backend_runs_it(backend: str) -> None:
 
 
 def test_a_part_of_the_batch_where_all_of_it_is_needed() -> None:
-    with pytest.raises(GraphcError) as caught:
+    with (
+        pytest.warns(graphc.GraphcWarning, match="a batch of fewer than 8 examples"),
+        pytest.raises(GraphcError) as caught,
+    ):
         trained(whole_loss, "mirrored(2)", [X, SHORT])
     assert caught.value.code == "G0613"
 
@@ -150,6 +154,17 @@ def test_a_plan_is_refused_where_its_function_is_not_registered(
     with pytest.raises(GraphcError, match=f"'{path}' of a custom op is not registered") as caught:
         graphc.Trainer(plan, "reference", values={"w": W})
     assert caught.value.code == "G0513" and f"--import {__name__}" in str(caught.value.help)
+
+
+def test_processes_of_their_own_need_an_announced_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    with graphc.compile(loss, {"w": W}, {"x": X}, optimizer=graphc.optim.sgd(0.1)) as trainer:
+        plan = trainer.trainer.plan
+    with pytest.raises(GraphcError, match="another process can't find the function") as caught:
+        check_announced(plan)
+    assert caught.value.code == "G0577"
+    point = EntryPoint("ops", __name__, registry.GROUP)
+    monkeypatch.setattr(registry, "entry_points", lambda group: [point])
+    check_announced(plan)
 
 
 @pytest.mark.ci

@@ -63,7 +63,7 @@ def size_notes(
     known: notes that there are; one of the same line says it all
     """
     blamed = exact or needs
-    if blamed is None or count is None or any(n.span == blamed for n in known):
+    if blamed is None or count is None or count < 2 or any(n.span == blamed for n in known):
         return []
     text = f"a batch of fewer than {count} examples will be refused: {REASONS[exact is not None]}"
     help = f"{REMEDIES[exact is not None]}; if all batches are equally long, ignore this"

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphc.lowering.program.program import Footprint, by_kind
+from graphc.plan.custom_ops import check_announced
 from graphc.plan.plan import Plan
 from graphc.runtime.asynchronous.coordinator import (
     Coordinator,
@@ -210,6 +211,7 @@ class AsynchronousEngine:
 
         def recipe() -> Recipe:
             check_installed(self.backend)
+            check_announced(self.plan)
             return Recipe(self.plan.text(), self.backend.name, self._deadline, self._debug_nans)
 
         def server(name: str) -> Server:
