@@ -12,6 +12,7 @@ import click
 
 from graphc.cli.checkpoint_options import load_names_option, load_option, resume_option
 from graphc.cli.data_files import data_option, examples_to_run
+from graphc.cli.imports import import_option
 from graphc.cli.job import CommandJob, in_job, transport_option
 from graphc.cli.run import backend_option, in_json, plan_of, seed_option, strategy_option
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 OPTIONS = (
     click.argument("file", type=click.Path(path_type=Path)),
     strategy_option, data_option, resume_option, load_option, load_names_option, seed_option,
-    backend_option, transport_option,
+    backend_option, transport_option, import_option,
 )  # fmt: skip
 
 

@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from graphc_numpy import NumpyBackend
 
 import graphc
+from graphc.cli import group
 from graphc.ops import custom_op as registry
 from graphc.plan.custom_ops import check_announced
 from graphc.runtime.backends.reference import BACKEND as REFERENCE
@@ -206,6 +208,13 @@ def test_the_command_line_imports_only_what_it_is_told(tmp_path: Path) -> None:
     assert "G0513" not in with_it.stderr  # it ends at the data, of which this plan has none
     wrong = python(tmp_path, run % ", '--import', 'no_ops'" + "sys.exit(main())")
     assert "--import no_ops fails" in wrong.stderr and "Traceback" not in wrong.stderr
+
+
+@pytest.mark.parametrize("command", ["run", "predict", "evaluate"])
+def test_commands_that_run_plans_take_the_modules_to_import(command: str) -> None:
+    result = CliRunner().invoke(group, [command, "step.plan", "--import", "no_such_module"])
+    assert isinstance(result.exception, GraphcError)
+    assert "--import no_such_module fails: ModuleNotFoundError" in result.exception.message
 
 
 def test_functions_made_in_functions_do_not_replace_each_other() -> None:
