@@ -99,7 +99,12 @@ def trained(mode: str, strategy: str, optimizer: Any, backend: str = "numpy") ->
 # -- the same as with a table ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
+LONGER = ("lazy adamw", "lazy momentum", "groups")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.ci] * (n in LONGER)) for n in OPTIMIZERS]
+)
 def test_rows_train_as_tables_do(name: str) -> None:
     rows, table = (trained(mode, "one_device()", OPTIMIZERS[name]) for mode in ("on", "off"))
     for k in rows:
@@ -148,7 +153,13 @@ def test_lazy_adam_is_that_of_pytorch(mode: str) -> None:
         assert (made.variables()["table.m"][3] == 0).all()
 
 
-@pytest.mark.parametrize("name", ["lazy adam", "lazy adamw", "lazy momentum"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "lazy adam",
+        *(pytest.param(n, marks=pytest.mark.ci) for n in ("lazy adamw", "lazy momentum")),
+    ],
+)
 def test_a_lazy_update_leaves_rows_alone_that_are_not_looked_up(name: str) -> None:
     """In a short batch, too, whose missing examples look up row 0 nowhere."""
     with graphc.compile(

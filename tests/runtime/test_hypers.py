@@ -16,8 +16,9 @@ from graphc.support.errors import GraphcError
 from graphc.syntax.format import format_source
 from graphc.verify import verify
 
-QUICK = ("one_device()", "zero(2, stage=3)", "parameter_server(2, 2)", "local_sgd(2, every=2)")
+QUICK = ("one_device()", "parameter_server(2, 2)", "local_sgd(2, every=2)")
 OTHERS = (
+    "zero(2, stage=3)",
     "accumulate(4)", "mirrored(2) * accumulate(2)", "tensor_split(2)", "central_storage(3)",
     "mirrored(2) * reproducible(4)",
 )  # fmt: skip
