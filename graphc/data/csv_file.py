@@ -97,12 +97,15 @@ def _fields(line: str, delimiter: str) -> list[str]:
 
 
 def _cast(path: Path, name: str, column: Array, dtype: np.dtype[Any]) -> Array:
-    """A column in the dtype that is wanted. Raises G0605 if that changes values."""
-    if dtype.kind == "f":
-        return np.ascontiguousarray(column, dtype)
-    with np.errstate(invalid="ignore"):
+    """A column in the dtype that is wanted. Raises G0605 if that does more than round floats."""
+    with np.errstate(all="ignore"):
         cast = column.astype(dtype)
-    if not np.array_equal(cast.astype(np.float64), column) or np.abs(column).max() >= 2.0**53:
+    if dtype.kind == "f":
+        good = np.array_equal(np.isinf(cast), np.isinf(column))
+    else:
+        exact = np.abs(column).max(initial=0) < 2.0**53
+        good = exact and np.array_equal(cast.astype(np.float64), column)
+    if not good:
         text = f"{path}: '{name}' has numbers that {dtype} does not have"
         raise GraphcError("G0605", text, help=f'dtype={{"{name}": "float32"}}, or another one')
     return np.ascontiguousarray(cast)

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
+from damage import damaged
 
 from graphc import data
 from graphc.support.errors import GraphcError
@@ -154,6 +155,7 @@ GOOD = "a,b,label\n" + "".join(f"{i},{i / 4},{i % 3}\n" for i in range(100))
         (GOOD + '1,"2,0\n', "G0602", ""),
         (GOOD + "1,2,0.5\n", "G0605", "'y' has numbers that int32 does not have"),
         (GOOD + "1,2,3e9\n", "G0605", "'y' has numbers that int32 does not have"),
+        (GOOD + "1e40,2,0\n", "G0605", "'x' has numbers that float32 does not have"),
         (GOOD + "1,2,nan\n", "G0605", "'y' has numbers that int32 does not have"),
         ("a,b,kind\n1,2,3\n", "G0604", "has no entry 'label'"),
         ("a,b,label,label\n1,2,3,4\n", "G0602", "it has two columns 'label'"),
@@ -296,6 +298,41 @@ def test_parquet_without_pyarrow_says_what_to_install(monkeypatch: pytest.Monkey
     monkeypatch.setitem(__import__("sys").modules, "pyarrow.parquet", None)
     error = refused("G0636", "pyarrow, which is not installed", lambda: data.parquet("x.parquet"))
     assert "graphc[parquet]" in (error.help or "")
+
+
+# -- damage at random ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seeds", [range(60), pytest.param(range(60, 2000), marks=pytest.mark.ci)])
+@pytest.mark.parametrize("kind", ["npy", "npz", "csv", "parquet"])
+def test_a_damaged_file_is_an_error_of_ours_or_no_error(
+    tmp_path: Path, kind: str, seeds: range
+) -> None:
+    path = tmp_path / f"t.{kind}"
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((50, 3)), rng.integers(0, 9, 50)
+    if kind == "parquet":
+        pa = pytest.importorskip("pyarrow")
+        import pyarrow.parquet as parquet
+
+        parquet.write_table(pa.table({"x": x[:, 0], "y": y}), path, row_group_size=20)
+    elif kind == "csv":
+        np.savetxt(path, np.column_stack([x, y]), delimiter=",", header="a,b,c,y", comments="")
+    elif kind == "npy":
+        np.save(path, x)
+    else:
+        np.savez_compressed(path, x=x, y=y)
+    good, errors = path.read_bytes(), 0
+    for seed in seeds:
+        path.write_bytes(damaged(good, seed))
+        try:
+            made = data.npy({"x": path}) if kind == "npy" else getattr(data, kind)(path)
+            read(made)
+        except GraphcError as error:
+            errors += 1
+            assert error.code in ("G0602", "G0603", "G0604", "G0605"), error.render()
+            assert str(path) in error.message, error.render()
+    assert errors > len(seeds) / 4
 
 
 # -- rows and arrays -------------------------------------------------------------------------------

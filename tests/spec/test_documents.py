@@ -100,6 +100,7 @@ def test_the_data_of_the_document_train_and_resume(
     made = runpy.run_path(str(script))
     assert made["scores"]["accuracy"] > 0.9
     assert len(list(made["augmented"])) == len(made["augmented"])
+    assert made["trained"]["out"].any() and len(made["steps"]) == 3
 
 
 def test_the_steps_of_the_page_on_tuning_print_what_it_says(
