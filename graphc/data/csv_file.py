@@ -17,7 +17,7 @@ from graphc.support.array_files import MAX_HEADER, NAME, shown_names, table_of
 from graphc.support.errors import GraphcError
 from graphc.support.untrusted_files import Unreadable, opened, reading
 
-STRIDE = 64  # rows between two places in the index
+STRIDE = 16  # rows between two places in the index
 CHUNK = 1 << 20  # bytes of the file that are looked at at a time
 COMMENT, NEWLINE = b"#"[0], b"\n"[0]
 
@@ -209,7 +209,7 @@ def csv(
     dtype:     of all entries, or a dict by entry: `{"y": "int32"}`; those left out are float32
     delimiter: what is between two numbers
 
-    Only an index of the rows is in memory, an 8th of a byte for each; making it reads the file
+    Only an index of the rows is in memory, half a byte for each; making it reads the file
     once. Empty lines and lines that begin with # are left out. Raises G0602 for a file that can't
     be read, with the number of the row; G0604 for a missing column; G0605 for numbers that a dtype
     does not have.

@@ -74,6 +74,9 @@ def of(dataset: Any) -> DataSource:
         help = "batches that come one after the other go to `fit` as they are"
         raise GraphcError("G0603", text, help=help)
     if isinstance(dataset, Mapping):
-        raise GraphcError("G0603", "a dict of arrays is no dataset of rows",
-                          help="graphc.data.arrays takes a dict of arrays")  # fmt: skip
+        text = f"{type(dataset).__name__} is a dict, not a dataset of rows"
+        help = (
+            'graphc.data.arrays takes a dict of arrays; of data sets by name, take one: d["train"]'
+        )
+        raise GraphcError("G0603", text, help=help)
     return _RowsOf(dataset)

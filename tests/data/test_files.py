@@ -355,7 +355,7 @@ def test_rows_are_dicts_tuples_or_arrays() -> None:
     ("code", "words", "dataset"),
     [
         ("G0603", "generator has no `__len__`", (i for i in range(3))),
-        ("G0603", "a dict of arrays is no dataset of rows", {"x": X}),
+        ("G0603", "dict is a dict, not a dataset of rows", {"x": X}),
         ("G0603", "no examples", []),
         ("G0603", "example 1 of the dataset has other entries", [{"x": 1}, {"y": 1}]),
         ("G0603", "example 1 of the dataset has other entries", [(1, 2), (1,)]),
