@@ -14,16 +14,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from graphc.frontend.numpy.caller import user_span
 from graphc.frontend.numpy.functions import function, names
-from graphc.support.errors import did_you_mean
+from graphc.frontend.numpy.other_words import of_nn
+from graphc.support.errors import GraphcError
+
+
+class UnknownFunctionError(GraphcError, AttributeError):
+    """A name that graphc.nn does not have."""
 
 
 def __getattr__(name: str) -> Callable[..., Any]:
     if name.startswith("__"):
         raise AttributeError(name)
     if name not in names():
-        help = did_you_mean(name, names()) or "dir(graphc.nn) lists them"
-        raise AttributeError(f"graphc.nn has no function '{name}': {help}")
+        help = of_nn(name, tuple(names()))
+        text = f"graphc.nn has no function '{name}'"
+        raise UnknownFunctionError("G0802", text, span=user_span(), help=help)
     return function(name)
 
 

@@ -6,30 +6,98 @@ import linecache
 import os
 import re
 import sys
+import sysconfig
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from types import CodeType, FrameType
+from types import CodeType, FrameType, TracebackType
 
 import numpy as np
 
 from graphc.support.errors import Span
 
 _OWN = (str(Path(__file__).parents[2]) + os.sep, str(Path(np.__file__).parent) + os.sep)
+_STANDARD = sysconfig.get_paths()["stdlib"] + os.sep
+# Packages that are called with arrays, whose lines are not the user's.
+_PACKAGES = {
+    "scipy", "torch", "jax", "jaxlib", "tensorflow", "keras", "optax", "flax", "equinox", "pandas",
+    "polars", "sklearn", "matplotlib", "seaborn", "einops", "numba", "array_api_compat", "autograd",
+    "xarray", "cupy", "tqdm", "ml_dtypes",
+}  # fmt: skip
 
 
 @lru_cache(maxsize=4096)
-def _is_own(filename: str) -> bool:
+def _package(filename: str) -> str | None:
+    """The package that a file of someone else's belongs to; None for a file of the user's."""
     # "<__array_function__ internals>" is what NumPy's compiled dispatchers were once called.
-    return filename.startswith(_OWN) or filename.startswith("<__array_function__")
+    if filename.startswith(_OWN) or filename.startswith("<__array_function__"):
+        return ""
+    parts = Path(filename).parts
+    for folder in ("site-packages", "dist-packages"):
+        if folder in parts[:-1]:
+            name = parts[parts.index(folder) + 1]
+            return name if name in _PACKAGES else None
+    if filename.startswith(_STANDARD):
+        return Path(filename).stem
+    return next((name for name in _PACKAGES if filename.startswith(_folder(name))), None)
+
+
+def _folder(package: str) -> str | tuple[str, ...]:
+    """The folder of a package that was imported."""
+    file = getattr(sys.modules.get(package), "__file__", None)
+    return str(Path(file).parent) + os.sep if file else ()
 
 
 def user_frame() -> FrameType | None:
-    """The innermost frame whose file belongs neither to graphc nor to NumPy."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and _is_own(frame.f_code.co_filename):
+    """The innermost frame whose file belongs neither to graphc nor to NumPy, another library of
+    arrays, or Python's own."""
+    return _user_frame(sys._getframe(1))[0]
+
+
+def _user_frame(frame: FrameType | None) -> tuple[FrameType | None, FrameType | None]:
+    """The user's frame, and the last one of a library that is called there."""
+    called = None
+    while frame is not None and (package := _package(frame.f_code.co_filename)) is not None:
+        called = frame if package else called
         frame = frame.f_back
-    return frame
+    return frame, called
+
+
+def library_call() -> tuple[str, str] | None:
+    """The package and the name of the function that the user's line calls, if it is in a library
+    other than NumPy."""
+    called = _user_frame(sys._getframe(1))[1]
+    if called is None:
+        return None
+    return _package(called.f_code.co_filename) or "", called.f_code.co_name
+
+
+def user_text() -> str:
+    """The user's code that is running, as far as it is on one line."""
+    span = user_span()
+    return "" if span is None else text_of(span)
+
+
+def span_of_traceback(traceback: TracebackType | None) -> Span | None:
+    """The innermost of the user's own lines in a traceback."""
+    found = None
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if _package(code.co_filename) is None:
+            found = _span(code, code.co_filename, traceback.tb_lasti)
+        traceback = traceback.tb_next
+    return found
+
+
+def line_of(span: Span | None) -> str:
+    """The line of a span."""
+    return "" if span is None else linecache.getline(span.file, span.line)
+
+
+def text_of(span: Span) -> str:
+    """The code at a span."""
+    line = linecache.getline(span.file, span.line)
+    return line[span.col - 1 : span.col - 1 + span.length]
 
 
 def user_span() -> Span | None:

@@ -12,6 +12,7 @@ import numpy as np
 from graphc.frontend.language.call import as_operand, form_of, handed_over
 from graphc.frontend.language.names import Builtin
 from graphc.frontend.numpy.caller import user_span
+from graphc.frontend.numpy.other_words import of_error
 from graphc.frontend.numpy.session import current
 from graphc.frontend.numpy.tracer import renamed, unwrap, wrap
 from graphc.frontend.operands import operand
@@ -70,7 +71,8 @@ def _checked(name: str, f: Builder, args: list[Any], options: dict[str, Any]) ->
     try:
         bound = form.signature.bind(f, *args, **options)
     except TypeError as error:
-        raise GraphcError("G0810", f"graphc.nn.{name}: {error}") from None
+        text, known = f"graphc.nn.{name}: {error}", tuple(form.signature.parameters)[1:]
+        raise GraphcError("G0810", text, help=of_error(error, known)) from None
     for key, x in bound.arguments.items():  # a count of the batch stays one, where a tensor may be
         bound.arguments[key] = handed_over(f, x, form.kinds.get(key, Any), like)
     return function(*bound.args, **bound.kwargs)

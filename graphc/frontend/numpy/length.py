@@ -116,6 +116,10 @@ class Traced:
         """What `len` gives while a function is traced."""
         raise NotImplementedError
 
+    def apply(self, name: str, handler: Any, args: Any, options: Any) -> Any:
+        """Trace a call of a function that does not follow NumPy's protocol."""
+        raise NotImplementedError
+
 
 class Length:
     """The number of examples in a batch, or a number computed from it. `number` is the graph's

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from graphc.frontend.numpy.arguments import (
@@ -49,6 +50,7 @@ from graphc.frontend.numpy.caller import user_span
 from graphc.frontend.numpy.declare import objectives
 from graphc.frontend.numpy.leaves import listed
 from graphc.frontend.numpy.notes import warn_of
+from graphc.frontend.numpy.python_errors import explained
 from graphc.frontend.numpy.pytree import Structure, flatten
 from graphc.frontend.numpy.returned import take_result
 from graphc.frontend.numpy.session import TraceSession, running
@@ -252,7 +254,7 @@ def _run(
             state, state_form = variables(session, request.state, "state")
         batch, batch_form = inputs(session, request, exact is None, grown)
         given = (params, batch) if request.state is None else (params, state, batch)
-        returned = _called(request.function, given)
+        returned = _called(request, given)
         code = getattr(request.function, "__code__", None)
         span = Span(code.co_filename, code.co_firstlineno) if code else None
         words = request.order, request.reduction, request.sparse
@@ -268,16 +270,32 @@ def _run(
     return traced, session.sized
 
 
-def _called(function: Callable[..., Any], given: tuple[Any, ...]) -> Any:
+def _called(request: TraceRequest, given: tuple[Any, ...]) -> Any:
+    _check_form(request, given)
     try:
-        return function(*given)
+        return request.function(*given)
     except GraphcError:
         raise
     except Exception as error:
         inner = _traced_cause(error)
         if inner is None:
+            trees = {"params": request.params, "state": request.state, "batch": request.batch}
+            inner = explained(error, trees)
+        if inner is None:
             raise
         raise inner from error
+
+
+def _check_form(request: TraceRequest, given: tuple[Any, ...]) -> None:
+    """Raise G0809 if the function does not take the arguments that it is called with."""
+    try:
+        signature(request.function).bind(*given)
+    except TypeError as error:
+        names = "params, batch" if len(given) == 2 else "params, state, batch"
+        text = f"the function is called with ({names}): {error}"
+        raise GraphcError("G0809", text, help=f"write def step({names})") from None
+    except ValueError:
+        return  # a function of C has no signature
 
 
 def _traced_cause(error: BaseException) -> GraphcError | None:

@@ -23,11 +23,22 @@ from graphc.frontend.numpy.creation import lengths
 from graphc.frontend.numpy.handlers import Handler
 from graphc.frontend.numpy.indexing import getitem, getview, is_basic
 from graphc.frontend.numpy.length import Length, Traced, shown
+from graphc.frontend.numpy.other_words import of_error
+from graphc.frontend.numpy.refusals import (
+    refuse,
+    refuse_array,
+    refuse_attribute,
+    refuse_function,
+    refuse_index,
+    refuse_number,
+    refuse_truth,
+    refuse_ufunc,
+)
 from graphc.frontend.operands import value
 from graphc.ir.builder import Builder, Value
 from graphc.ir.types import dtype_of
 from graphc.ir.value import InGraph
-from graphc.support.errors import GraphcError, Span, did_you_mean
+from graphc.support.errors import GraphcError, Span
 
 if TYPE_CHECKING:
     from graphc.frontend.numpy.session import TraceSession
@@ -90,7 +101,7 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin, Traced, InGraph):
     def length(self, plain: bool = False) -> Any:
         """`len(x)`: of a dim of run-time length a Length; a plain number fixes the batch size."""
         if self.ndim == 0:
-            _refuse("G0803", "a traced scalar has no len()")
+            refuse("G0803", "a traced scalar has no len()")
         n = self.shape[0]
         if not isinstance(n, Length) or not (plain or self._session.fixed):
             return n
@@ -104,7 +115,7 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin, Traced, InGraph):
         outs = options.pop("out", None) or ()
         handler = ufuncs.handler(ufunc, method)
         if handler is None:
-            _refuse_ufunc(ufunc, method)
+            refuse_ufunc(ufunc, method)
         name = f"np.{ufunc.__name__}" + (f".{method}" if method != "__call__" else "")
         if method == "at":
             return self._call(name, handler, inputs[1:], {"x": inputs[0]}, inputs[:1])
@@ -121,8 +132,14 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin, Traced, InGraph):
     ) -> Any:
         handler = table.TABLE.get(function)
         if handler is None:
-            _refuse_function(function)
+            refuse_function(function)
         return self._called(table.name_of(function), handler, args, options)
+
+    def apply(
+        self, name: str, handler: Handler, args: Sequence[Any], options: Mapping[str, Any]
+    ) -> Any:
+        """Trace a call of a function that does not follow NumPy's protocol."""
+        return self._called(name, handler, args, options)
 
     def _called(
         self, name: str, handler: Handler, args: Sequence[Any], options: Mapping[str, Any]
@@ -175,53 +192,39 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin, Traced, InGraph):
 
     def __iter__(self) -> Iterator[Tracer]:
         if self.ndim == 0:
-            _refuse("G0803", "a traced scalar can't be iterated over")
+            refuse("G0803", "a traced scalar can't be iterated over")
         self._session.note_loop(self._value.type)
         return (self[i] for i in range(self.length(plain=True)))
 
     def __setitem__(self, key: Any, value: Any) -> NoReturn:
-        _refuse(
+        refuse(
             "G0804",
             "entries of a traced array can't be written in place",
             "build the result: np.where(mask, v, x), np.concatenate or np.stack of parts",
         )
 
     def __contains__(self, item: Any) -> NoReturn:
-        _refuse("G0801", "`in` needs the entries of a traced array", "write np.any(x == item)")
+        refuse("G0801", "`in` needs the entries of a traced array", "write np.any(x == item)")
 
     # -- what needs a number ----------------------------------------------------------------------
 
     def __bool__(self) -> NoReturn:
-        _refuse(
-            "G0801",
-            "a traced value is neither true nor false yet",
-            "write np.where(condition, a, b), np.maximum or np.logical_and for entries; ask "
-            "graphc.training() for the mode",
-        )
+        refuse_truth()
 
     def __int__(self) -> NoReturn:
-        _refuse("G0803", "int() of a traced value", "write x.astype(np.int32)")
+        refuse_number("int", "np.int32")
 
     def __float__(self) -> NoReturn:
-        _refuse("G0803", "float() of a traced value", "write x.astype(np.float32)")
+        refuse_number("float", "np.float32")
 
     def __complex__(self) -> NoReturn:
-        _refuse("G0803", "complex() of a traced value")
+        refuse("G0803", "complex() of a traced value", "there are no complex dtypes")
 
     def __index__(self) -> NoReturn:
-        _refuse(
-            "G0803",
-            "a traced value is used as a Python index or length",
-            "look entries up with np.take(np.stack(list), i, axis=0)",
-        )
+        refuse_index()
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
-        _refuse(
-            "G0803",
-            "a traced value is converted to a NumPy array",
-            "for table[i] write np.take(table, i, axis=0) or graphc.nn.one_hot; for "
-            "np.array([a, b]) np.stack([a, b]); for a.dot(x) np.dot(a, x)",
-        )
+        refuse_array()
 
     # -- methods ----------------------------------------------------------------------------------
 
@@ -235,7 +238,7 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin, Traced, InGraph):
             return self._call(f".{name}", table.PROPERTIES[name], (self,), {})
         if name.startswith("__"):
             raise AttributeError(name)
-        return _refuse_attribute(name)
+        return refuse_attribute(name)
 
     def __dir__(self) -> list[str]:
         return [*object.__dir__(self), *table.METHODS, *table.PROPERTIES]
@@ -260,11 +263,16 @@ def _checked_call(
             signature(handler).bind(f, *args, **named)
         except TypeError as mismatch:
             text = f"{name} can't be traced with these arguments: {mismatch}"
-            raise GraphcError("G0810", text) from None
+            raise GraphcError("G0810", text, help=of_error(mismatch, _takes(handler))) from None
         raise
     except (ValueError, IndexError, OverflowError) as error:  # NumPy's own, of an argument
         text = f"{name} can't be traced with these arguments: {error}"
         raise GraphcError("G0810", text) from None
+
+
+def _takes(handler: Handler) -> tuple[str, ...]:
+    """The names of a handler's arguments."""
+    return tuple(n for n, p in signature(handler).parameters.items() if p.kind is not p.VAR_KEYWORD)
 
 
 def renamed(session: TraceSession, result: Any, span: Span | None, before: int) -> Any:
@@ -343,6 +351,13 @@ def wrap(session: TraceSession, x: Any) -> Any:
 
 def _replace(f: Builder, out: Tracer, result: Value) -> None:
     """Let `out` refer to `result`, cast to out's dtype. Raises G0804."""
+    if f.nodes[out._value.name].op.source == "variable":
+        out._session.note(
+            "G0835",
+            f"'{out._value.name}' is changed in this step only: the variable keeps its value",
+            "the optimizer updates params: graphc.compile(..., optimizer=...); write a state with "
+            "graphc.update, or return it",
+        )
     if out._memory is not None and len(out._memory) > 1:
         raise GraphcError(
             "G0804",
@@ -361,40 +376,3 @@ def _check_fits(result: Value, shape: tuple[int, ...], dtype: np.dtype[Any]) -> 
     if not np.can_cast(result.dtype.numpy, dtype, "same_kind"):
         text = f"a result of dtype {result.dtype} does not fit into an array of {dtype}"
         raise GraphcError("G0804", text, help=help)
-
-
-# -- refusals ------------------------------------------------------------------------------------
-
-
-def _refuse(code: str, message: str, help: str | None = None) -> NoReturn:
-    raise GraphcError(code, message, span=user_span(), help=help)
-
-
-class TracedAttributeError(GraphcError, AttributeError):
-    """A method or attribute of ndarray that a traced array does not have."""
-
-
-def _refuse_attribute(name: str) -> NoReturn:
-    known = (*table.METHODS, *table.PROPERTIES)
-    reason = table.REFUSED_METHODS.get(name)
-    raise TracedAttributeError(
-        "G0803" if reason else "G0802",
-        f"a traced array has no '.{name}'",
-        span=user_span(),
-        help=reason
-        or did_you_mean(name, known)
-        or "spec/numpy.md lists the methods that can be traced",
-    )
-
-
-def _refuse_function(function: Callable[..., Any]) -> NoReturn:
-    name = table.name_of(function)
-    advice = table.ADVICE.get(name.removeprefix("np."))
-    default = "spec/numpy.md lists the functions that can be traced; constant arrays may use any"
-    _refuse("G0802", f"{name} can't be traced", advice or default)
-
-
-def _refuse_ufunc(ufunc: np.ufunc, method: str) -> NoReturn:
-    name = f"np.{ufunc.__name__}" + (f".{method}" if method != "__call__" else "")
-    default = "spec/numpy.md lists the functions that can be traced"
-    _refuse("G0802", f"{name} can't be traced", table.ADVICE.get(ufunc.__name__, default))

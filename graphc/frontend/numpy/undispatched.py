@@ -9,6 +9,7 @@ or for the run-time length of the batch, in its other arguments; for all else it
 from __future__ import annotations
 
 import builtins
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -17,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from graphc.frontend.numpy import sized_arrays
+from graphc.frontend.numpy import sized_arrays, special
 from graphc.frontend.numpy.length import Length, Traced
 from graphc.frontend.numpy.session import open_session
 
@@ -76,12 +77,53 @@ def _measured(original: Callable[[Any], int]) -> Callable[[Any], Any]:
     return length
 
 
-_ORIGINALS: dict[tuple[Any, str], Callable[..., Any]] = {
+def _drawing(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(original)
+    def draw(*args: Any, **options: Any) -> Any:
+        session = open_session()
+        if session is not None:
+            session.note(
+                "G0834",
+                f"np.random.{name} draws once, while the step is traced: the numbers are constants",
+                "write graphc.nn.random_normal(shape), graphc.nn.random_uniform(shape) or "
+                "graphc.nn.dropout(x, rate), which draw in every step",
+            )
+        return original(*args, **options)
+
+    return draw
+
+
+_DRAWING = (
+    "rand", "randn", "random", "random_sample", "randint", "normal", "uniform", "standard_normal",
+    "permutation", "choice", "binomial", "exponential", "default_rng", "RandomState",
+)  # fmt: skip
+
+
+def _of_scipy(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(original)
+    def call(*args: Any, **options: Any) -> Any:
+        given = _traced(args[:1])
+        if given is None:
+            return original(*args, **options)
+        return given.apply(f"scipy.special.{name}", special.FUNCTIONS[name], args, options)
+
+    return call
+
+
+def _imported() -> dict[tuple[Any, str], Callable[..., Any]]:
+    """Functions of scipy, if it was imported."""
+    module = sys.modules.get("scipy.special")
+    names = [name for name in special.FUNCTIONS if hasattr(module, name)]
+    return {(module, name): _of_scipy(name, getattr(module, name)) for name in names}
+
+
+_REPLACEMENTS: dict[tuple[Any, str], Callable[..., Any]] = {
     (np, "take"): _taken(np.take),
     (builtins, "len"): _measured(len),
+    **{(np.random, name): _drawing(name, getattr(np.random, name)) for name in _DRAWING},
     **{(np, make.__name__): _sized(make) for make in sized_arrays.MAKERS},
 }
-_BEFORE = {(module, name): getattr(module, name) for module, name in _ORIGINALS}
+_before: dict[tuple[Any, str], Callable[..., Any]] = {}  # what is replaced now
 
 
 @contextmanager
@@ -91,7 +133,8 @@ def replaced() -> Iterator[None]:
     with _LOCK:
         _open += 1
         if _open == 1:
-            for (module, name), function in _ORIGINALS.items():
+            for (module, name), function in {**_REPLACEMENTS, **_imported()}.items():
+                _before[module, name] = getattr(module, name)
                 setattr(module, name, function)
     try:
         yield
@@ -99,5 +142,6 @@ def replaced() -> Iterator[None]:
         with _LOCK:
             _open -= 1
             if not _open:
-                for (module, name), function in _BEFORE.items():
+                for (module, name), function in _before.items():
                     setattr(module, name, function)
+                _before.clear()

@@ -1,0 +1,94 @@
+"""Errors of Python itself in a traced function that come from the habits of other libraries.
+
+They become errors of graphc with the user's place and a hint, and stay instances of Python's own
+class. Every other exception of the function is passed on as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from graphc.frontend.numpy import other_words
+from graphc.frontend.numpy.caller import line_of, span_of_traceback
+from graphc.frontend.numpy.leaves import listed
+from graphc.support.errors import GraphcError, Span, did_you_mean
+
+
+class TracedTypeError(GraphcError, TypeError):
+    """A call with arguments that the function does not take."""
+
+
+class TracedKeyError(GraphcError, KeyError):
+    """A name that params and batch do not have."""
+
+
+class TracedAttributeErrorOfPython(GraphcError, AttributeError):
+    """An attribute that a dict or a module does not have."""
+
+
+def explained(error: Exception, trees: dict[str, Any]) -> GraphcError | None:
+    """The error in graphc's form, if it is one of those; trees: params, state and batch by what
+    they are."""
+    span = span_of_traceback(error.__traceback__)
+    if span is None:
+        return None
+    match error:
+        case KeyError():
+            return _missing(error, trees, span)
+        case AttributeError():
+            return _attribute(str(error).split("\n")[0], trees, span)
+        case TypeError():
+            return _type(str(error), span)
+        case _:
+            return None
+
+
+def _missing(error: KeyError, trees: dict[str, Any], span: Span) -> GraphcError | None:
+    key = error.args[0] if error.args else None
+    dicts = {kind: tree for kind, tree in trees.items() if isinstance(tree, dict)}
+    inner = [x for tree in dicts.values() for x in tree.values() if isinstance(x, dict)]
+    known = [k for tree in (*dicts.values(), *inner) for k in tree if isinstance(k, str)]
+    if not isinstance(key, str) or not known or key in known:
+        return None
+    has = "; ".join(f"{kind}: {listed(list(tree))}" for kind, tree in dicts.items())
+    hint = did_you_mean(key, known)
+    help = f"{hint} {has}" if hint else has
+    return TracedKeyError("G0836", f"there is no '{key}' here", span=span, help=help)
+
+
+def _attribute(text: str, trees: dict[str, Any], span: Span) -> GraphcError | None:
+    if found := re.match(r"module 'numpy(?:\.\w+)*' has no attribute '(\w+)'", text):
+        name = found[1]
+        plain = {"float": "write np.float32", "int": "write np.int32", "bool": "write np.bool_"}
+        hint = plain.get(name) or other_words.of_function(name)
+        help = hint or "`graphc docs numpy` lists what can be traced"
+        return TracedAttributeErrorOfPython("G0802", f"NumPy has no {name}", span=span, help=help)
+    if found := re.match(r"'(dict|list|tuple)' object has no attribute '(\w+)'", text):
+        kind, name = found.groups()
+        help = f'write b["{name}"]' if kind == "dict" else "write b[0]"
+        message = f"a {kind} has no '.{name}'"
+        return TracedAttributeErrorOfPython("G0836", message, span=span, help=help)
+    return None
+
+
+_FOREIGN = re.compile(r"Tensors?\b.*Tracer|Tracer.*(Tensor|JAX|array type)|got <class '.*Tracer'>")
+
+
+def _type(text: str, span: Span) -> GraphcError | None:
+    line = line_of(span)
+    if "unexpected keyword argument" in text and (help := other_words.of_error(text)):
+        return TracedTypeError("G0810", text, span=span, help=help)
+    if "object is not callable" in text and (found := re.search(r"\.(size|shape|T|ndim)\(", line)):
+        help = {"size": "write x.shape[0] for a length", "T": "write x.T"}.get(found[1])
+        message = f".{found[1]} is an attribute of NumPy's arrays, not a method"
+        return TracedTypeError("G0810", message, span=span, help=help or f"write x.{found[1]}")
+    if "data type" in text and "not understood" in text:
+        return TracedTypeError("G0201", text, span=span, help="such as np.float32, np.int32")
+    if _FOREIGN.search(text):
+        called = re.search(r"(torch|jnp|jax|tf|F|nn)[\w.]*\.(\w+)\(", line)
+        hint = other_words.of_function(called[2]) if called else None
+        help = hint or "write it with NumPy's functions and graphc.nn"
+        message = "a traced array is given to a function of another library"
+        return TracedTypeError("G0803", message, span=span, help=help)
+    return None

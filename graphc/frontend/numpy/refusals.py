@@ -1,0 +1,153 @@
+"""What a traced array can't do, and what to write instead, by what the user's line says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import numpy as np
+
+from graphc.frontend.numpy import other_words, table
+from graphc.frontend.numpy.caller import library_call, line_of, user_span, user_text
+from graphc.support.errors import GraphcError, did_you_mean
+
+LISTS = "`graphc docs numpy` lists what can be traced"
+
+
+def refuse(code: str, message: str, help: str | None = None) -> NoReturn:
+    """Raise the error at the user's line."""
+    raise GraphcError(code, message, span=user_span(), help=help)
+
+
+class TracedAttributeError(GraphcError, AttributeError):
+    """A method or attribute that a traced array does not have."""
+
+
+def refuse_attribute(name: str) -> NoReturn:
+    """An array of the graph has no such method or attribute."""
+    known = (*table.METHODS, *table.PROPERTIES)
+    refused = name in table.REFUSED_METHODS
+    raise TracedAttributeError(
+        "G0803" if refused else "G0802",
+        f"a traced array has no '.{name}'",
+        span=user_span(),
+        help=other_words.of_method(name) or did_you_mean(name, known) or LISTS,
+    )
+
+
+def refuse_function(function: Callable[..., Any]) -> NoReturn:
+    """A function of NumPy, or of a library that follows its protocol, has no handler."""
+    name = table.name_of(function)
+    advice = table.ADVICE.get(name.removeprefix("np."))
+    refuse("G0802", f"{name} can't be traced", advice or f"{LISTS}; constant arrays may use any")
+
+
+def refuse_ufunc(ufunc: np.ufunc, method: str) -> NoReturn:
+    """A ufunc, or one of its methods, has no handler."""
+    of_numpy = getattr(np, ufunc.__name__, None) is ufunc
+    name = f"np.{ufunc.__name__}" if of_numpy else ufunc.__name__
+    advice = table.ADVICE.get(ufunc.__name__) or other_words.of_function(ufunc.__name__)
+    text = f"{name}.{method}" if method != "__call__" else name
+    refuse("G0802", f"{text} can't be traced", (advice if method == "__call__" else None) or LISTS)
+
+
+# -- what needs a number --------------------------------------------------------------------------
+
+
+def refuse_truth() -> NoReturn:
+    """A Python decision on a traced value."""
+    _refuse_in_library("G0801")
+    refuse("G0801", "a traced value is neither true nor false yet", _by_text(_DECISIONS, _DECIDE))
+
+
+_DECIDE = (
+    "write np.where(condition, a, b), np.maximum or np.logical_and for entries; ask "
+    "graphc.training() for the mode"
+)
+_DECISIONS = {
+    r"^max\(": "write np.maximum(a, b) of two arrays, or x.max()",
+    r"^min\(": "write np.minimum(a, b) of two arrays, or x.min()",
+    r"^any\(": "write np.any(x)",
+    r"^all\(": "write np.all(x)",
+    r"^sorted\(": "write np.sort(x); np.where chooses between entries",
+    r"^not\b": "write np.logical_not(x), or np.where(x, b, a)",
+    r"\band\b": "write np.logical_and(a, b), or a & b",
+    r"\bor\b": "write np.logical_or(a, b), or a | b",
+    r"\bin\b": "write np.any(x == item), or np.isin",
+    r"<[^<]*<|>[^>]*>": "write np.logical_and(a < x, x < b)",
+}
+_ASSERTION = (
+    "report np.all(condition) with graphc.report, or stop at NaN and infinities with "
+    "debug_nans=True; shapes and dtypes may be asserted"
+)
+
+
+def refuse_number(what: str, dtype: str) -> NoReturn:
+    """A plain number is made of a traced value."""
+    _refuse_in_library("G0803")
+    if found := re.match(r"math\.(\w+)", user_text()):
+        name = found[1] if found[1] in table.NAMES else {"pow": "power"}.get(found[1])
+        help = f"write np.{name}(x)" if name else "write it with NumPy's functions"
+        refuse("G0803", f"math.{found[1]} takes a number, not a traced value", help)
+    refuse(
+        "G0803",
+        f"{what}() of a traced value",
+        f"write x.astype({dtype}); to see it, graphc.report(name, x)",
+    )
+
+
+def refuse_index() -> NoReturn:
+    """A traced value is a Python index, or a length."""
+    lengths = r"^(range|np\.\w+)\("
+    help = "look entries up with np.take(np.stack(list), i, axis=0)"
+    of_length = "lengths are known when the step is traced: take them from x.shape"
+    text = "a traced value is used as a Python index or length"
+    refuse("G0803", text, _by_text({lengths: f"{of_length}; {help}"}, help))
+
+
+def refuse_array() -> NoReturn:
+    """A traced value is made an array of NumPy."""
+    _refuse_in_library("G0803")
+    refuse("G0803", "a traced value is converted to a NumPy array", _by_text(_ARRAYS, _ARRAY))
+
+
+_ARRAY = (
+    "for table[i] write np.take(table, i, axis=0) or graphc.nn.one_hot; for np.array([a, b]) "
+    "np.stack([a, b]); for a.dot(x) np.dot(a, x)"
+)
+_ARRAYS = {
+    r"^np\.(as|asany|ascontiguous)array\(": "leave it out: x is an array of the step; np.take "
+    "looks entries up",
+    r"^np\.array\(\[": "write np.stack([a, b])",
+    r"^np\.array\(": "leave it out, or write x.astype(dtype)",
+    r"^np\.random\.": "NumPy draws while tracing, once: write graphc.nn.random_normal(shape) or "
+    "graphc.nn.random_uniform(shape)",
+    r"^np\.vectorize\(": "a function of NumPy takes all entries at once: write np.exp(x)",
+    r"^np\.full\(": "write np.full_like(y, x), or np.broadcast_to(x, shape)",
+    r"^np\.arange\(": "lengths are known when the step is traced: take them from x.shape",
+}
+
+
+def _by_text(hints: dict[str, str], default: str) -> str:
+    text = user_text()
+    if re.match(r"\s*assert\b", line_of(user_span())) and default is _DECIDE:
+        return _ASSERTION
+    return next((hint for pattern, hint in hints.items() if re.search(pattern, text)), default)
+
+
+def _refuse_in_library(code: str) -> None:
+    """Raise the error that names another library's function, if the user's line calls one."""
+    called = library_call()
+    if called is None or called[0] in _PYTHONS:
+        return
+    package, name = called
+    help = other_words.of_function(name) or "write it with NumPy's functions"
+    refuse(
+        code,
+        f"{package}'s {name} needs the numbers of a traced value, which it does not have yet",
+        f"{help}; graphc.custom_op makes an op of a function of arrays",
+    )
+
+
+_PYTHONS = {"functools", "contextlib", "operator", "dataclasses", "statistics", "copy", "typing"}

@@ -1,0 +1,103 @@
+"""Functions of scipy.special that can be traced, by name: scipy is no dependency of graphc.
+
+Its ufuncs come through NumPy's protocol. softmax, log_softmax and logsumexp are functions of Python
+and are replaced in the module while a function is traced, if it was imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import log, sqrt
+from typing import Any
+
+from graphc.frontend.numpy.handlers import Handler
+from graphc.frontend.operands import as_axis, operands, value
+from graphc.ir.builder import Builder, Value
+from graphc.ops.composites.support import floats
+
+Operand = Any
+
+
+def _floats(f: Builder, *xs: Any) -> list[Value]:
+    a, *rest = operands(f, *xs)
+    first, others = f.lift(a), [f.lift(x) for x in rest]
+    return [floats(f, x) for x in (first, *others)]
+
+
+def _logit(f: Builder, p: Operand) -> Value:
+    (x,) = _floats(f, p)
+    return f.log(x) - f.log1p(-x)
+
+
+def _normal_cdf(f: Builder, x: Operand) -> Value:
+    return (f.erf(value(f, x) * sqrt(0.5)) + 1) * 0.5
+
+
+def _product_with_log(of: str) -> Handler:
+    """x * log(y), and 0 where x is 0 and y is a number."""
+
+    def call(f: Builder, x: Operand, y: Operand) -> Value:
+        a, b = f.match(*_floats(f, x, y))
+        nothing = f.and_(f.eq(a, 0), f.eq(b, b))
+        safe = f.select(nothing, f.ones_like(b), b)
+        product = a * (f.log(safe) if of == "log" else f.log1p(safe))
+        return f.select(nothing, f.zeros_like(product), product)
+
+    return call
+
+
+def _entropy(f: Builder, x: Operand) -> Value:
+    (a,) = _floats(f, x)
+    y: Value = -_product_with_log("log")(f, a, f.maximum(a, 0))
+    below: Value = f.select(f.lt(a, 0), f.full_like(y, float("-inf")), y)
+    return below
+
+
+def _relative_entropy(f: Builder, x: Operand, y: Operand) -> Value:
+    a, b = f.match(*_floats(f, x, y))
+    ratio = a / f.select(f.eq(a, 0), f.ones_like(b), b)
+    product: Value = _product_with_log("log")(f, a, ratio)
+    return product
+
+
+def _divergence(f: Builder, x: Operand, y: Operand) -> Value:
+    a, b = f.match(*_floats(f, x, y))
+    result: Value = _relative_entropy(f, a, b) - a + b
+    return result
+
+
+UFUNCS: dict[str, Handler] = {
+    "expit": lambda f, x: f.sigmoid(x),
+    "log_expit": lambda f, x: f.log_sigmoid(x),
+    "logit": _logit,
+    "erf": lambda f, x: f.erf(value(f, x)),
+    "erfc": lambda f, x: 1 - f.erf(value(f, x)),
+    "ndtr": _normal_cdf,
+    "xlogy": _product_with_log("log"),
+    "xlog1py": _product_with_log("log1p"),
+    "entr": _entropy,
+    "rel_entr": _relative_entropy,
+    "kl_div": _divergence,
+    "exp10": lambda f, x: f.exp(value(f, x) * log(10)),
+}
+
+
+def _softmax(f: Builder, x: Any, axis: Any = None) -> Value:
+    a = value(f, x)
+    return f.softmax(a, axis=as_axis(axis) if axis is not None else tuple(range(a.rank)))
+
+
+def _log_softmax(f: Builder, x: Any, axis: Any = None) -> Value:
+    a = value(f, x)
+    return f.log_softmax(a, axis=as_axis(axis) if axis is not None else tuple(range(a.rank)))
+
+
+def _logsumexp(f: Builder, a: Any, axis: Any = None, keepdims: Any = False) -> Value:
+    return f.logsumexp(value(f, a), as_axis(axis), bool(keepdims))
+
+
+FUNCTIONS: dict[str, Callable[..., Value]] = {
+    "softmax": _softmax,
+    "log_softmax": _log_softmax,
+    "logsumexp": _logsumexp,
+}
