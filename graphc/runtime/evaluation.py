@@ -15,6 +15,7 @@ from graphc.runtime.data.batches import Batch, array_of, check_names
 from graphc.runtime.data.totals import Totals, counted
 from graphc.runtime.results import Metrics
 from graphc.runtime.synchronous.engine import Engine
+from graphc.runtime.training.epochs import iterated
 from graphc.support.errors import GraphcError
 
 AnyEngine: TypeAlias = Engine | AsynchronousEngine
@@ -65,11 +66,12 @@ def predict(engine: AnyEngine, plan: Plan, batches: Iterable[Batch]) -> Metrics:
 
 
 def several(batches: Any) -> Iterable[Any]:
-    """The batches. Raises G0611 for one batch in their place."""
+    """The batches, also of a function that gives them. Raises G0611 for one batch in their place,
+    G0631 for what gives none."""
     if isinstance(batches, Mapping | np.ndarray):
         text = f"this takes several batches, not one ({type(batches).__name__})"
         raise GraphcError("G0611", text, help="put it into a list: [batch]")
-    return batches  # type: ignore[no-any-return]
+    return iterated(batches)
 
 
 def _examples(program: Program, batch: Batch) -> int:

@@ -58,8 +58,10 @@ def weights(folder: Path) -> tuple[Any, Any]:
     return found["w"], found["b"]
 
 
-@pytest.mark.parametrize("file", ["line.gc", "line.plan"])
-@pytest.mark.parametrize("option", ["--resume", "--load"])
+@pytest.mark.parametrize(
+    ("file", "option"),
+    [("line.gc", "--resume"), ("line.plan", "--load"), ("line.plan", "--resume")],
+)
 def test_predictions_are_written_by_name(trained: Path, call: Call, file: str, option: str) -> None:
     result = call("predict", file, option, "w.safetensors", "-o", "out.npz")
     assert (result.status, result.err) == (0, "")
@@ -181,6 +183,7 @@ def test_a_step_without_minimize_predicts(folder: Path, call: Call) -> None:
     assert "%found" in call("show", "forward.gc").out
 
 
+@pytest.mark.ci
 def test_check_compares_what_a_step_without_minimize_reports(
     folder: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:

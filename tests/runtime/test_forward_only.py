@@ -48,7 +48,7 @@ def cut(batch: dict[str, Any], *sizes: int) -> list[dict[str, Any]]:
     return [{k: a[e - n : e] for k, a in batch.items()} for n, e in zip(sizes, ends, strict=True)]
 
 
-@pytest.mark.parametrize("strategy", every(3, STRATEGIES))
+@pytest.mark.parametrize("strategy", every(6, STRATEGIES))
 def test_an_array_that_is_returned_is_predicted(strategy: str) -> None:
     batch = inputs(21)
     with graphc.compile(forward, params(), inputs(), strategy=strategy) as made:
@@ -175,7 +175,7 @@ step f(x: f32[batch, 6], y: f32[batch]) {
 """
 
 
-@pytest.mark.parametrize("strategy", every(3, STRATEGIES))
+@pytest.mark.parametrize("strategy", every(6, STRATEGIES))
 def test_a_step_without_minimize_predicts(strategy: str, tmp_path: Any) -> None:
     module = module_of_source(SOURCE, "f.gc", {"batch": FULL})
     plan = compile_module(module, parse_strategy(strategy))

@@ -133,3 +133,16 @@ def test_the_page_about_training_names_every_callback_and_method() -> None:
     names = {name for row in rows for name in re.findall(r"`(\w+)\(", row)}
     methods = {name for name in vars(graphc.callbacks.Callback) if name[:3] in ("on_", "clo")}
     assert names == {*graphc.callbacks.__all__, *methods} - {"Callback"}
+
+
+def test_the_predictions_of_the_document_are_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "predict.py"
+    parts = [b.text for b in transcripts.blocks(SPEC / "prediction.md", "python")]
+    script.write_text("\n".join(parts), encoding="utf-8")
+    monkeypatch.chdir(SPEC.parent)
+    made = runpy.run_path(str(script))
+    assert made["scores"]["accuracy"] > 0.85
+    np.testing.assert_allclose(made["scores"]["logits"], made["logits"], rtol=1e-4, atol=1e-4)
+    assert made["same"].shape == (297, 10)
