@@ -73,7 +73,7 @@ CASES: list[tuple[Callable[[Any], Any], str, str, str, str]] = [
     (lambda b: b["x"].item(), "G0803", "'.item'", "graphc.report", 'b["x"].item'),
     (lambda b: b["x"].tolist(), "G0803", "'.tolist'", "graphc.report", 'b["x"].tolist'),
     (lambda b: b["x"].sort(), "G0803", "'.sort'", "np.sort", 'b["x"].sort'),
-    (lambda b: b["x"].nonsense, "G0802", "'.nonsense'", "spec/numpy.md", 'b["x"].nonsense'),
+    (lambda b: b["x"].nonsense, "G0802", "'.nonsense'", "graphc docs numpy", 'b["x"].nonsense'),
     (lambda b: b["x"].maxi(), "G0802", "'.maxi'", "did you mean 'max'", 'b["x"].maxi'),
     (lambda b: np.asarray(b["x"]), "G0803", "converted to a NumPy", "np.take", "np.asarray(b"),
     (lambda b: np.array([b["x"], b["x"]]), "G0803", "converted", "np.stack", "np.array([b"),
