@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import runpy
+import tomllib
 from pathlib import Path
 
 import baselines
@@ -103,3 +104,11 @@ def test_every_link_leads_somewhere() -> None:
         links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", prose)
         missing = [link for link in links if not (file.parent / link).exists()]
         assert not missing, f"{file.name}: {missing}"
+
+
+def test_every_extra_is_in_the_table() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    shown = re.findall(
+        r"^\| `(\w+)` \| [^|]+ \| [^|]*\|$", README.read_text(encoding="utf-8"), re.M
+    )
+    assert sorted(shown) == shown == sorted(project["optional-dependencies"])
