@@ -73,6 +73,8 @@ class Simplify(Pass):
         for old in map(work.moved, graph):
             node = _merged(old, work.nodes)
             same = _same_as(node, work.nodes)
+            if node.op.annotates and not graph.objectives:  # else its gradient may still be taken
+                same = node.operands[0]
             if same is not None and work.nodes[same].type == node.type:
                 work.stand_in(node.name, same)
             else:
@@ -98,8 +100,6 @@ def _merged(node: Node, nodes: dict[str, Node]) -> Node:
 def _same_as(node: Node, nodes: dict[str, Node]) -> str | None:
     """The operand that this node equals, if the node has no effect."""
     op = node.op
-    if op.annotates:  # gradients have been taken
-        return node.operands[0]
     if len(node.operands) == 1:
         inner = nodes[node.operands[0]]
         plain = op.view and not op.not_differentiable and not op.replicas

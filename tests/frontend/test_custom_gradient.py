@@ -11,6 +11,7 @@ import pytest
 import graphc
 from graphc.compiler.pipeline import differentiation, run_passes
 from graphc.frontend.numpy.trace import record
+from graphc.passes.cleanup import Simplify
 from graphc.support.errors import GraphcError
 from graphc.testing.compute import evaluate
 
@@ -140,6 +141,8 @@ def test_no_rule_is_left_once_gradients_are_taken_and_the_text_says_the_same(
     assert {"custom_gradient", "cotangent", "primal"} <= {n.op.name for n in source}
     text = graphc.print_ir(source)
     assert graphc.print_ir(graphc.parse_ir(text)) == text
+    early = run_passes(source, [Simplify(), *differentiation()])
+    assert early.fingerprint() == run_passes(source, differentiation()).fingerprint()
     after = run_passes(source, differentiation())
     assert not {"custom_gradient", "cotangent", "primal"} & {n.op.name for n in after}
     with graphc.Trainer(

@@ -122,3 +122,19 @@ def test_not_differentiable_op_refuses_with_its_reason() -> None:
     op = op_named("sign")()
     with pytest.raises(AssertionError, match="constant almost everywhere"):
         op.grad(None, None, None)  # type: ignore[arg-type]
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("case", DIFFERENTIABLE, ids=str)
+def test_the_gradient_of_an_op_is_itself_a_function_with_gradients_of_two_orders(
+    case: Case,
+) -> None:
+    """So those of third order are central differences too: what gradient rules add has rules."""
+
+    def slopes(f: Builder, *xs: Value) -> list[Value]:
+        floats = [x.name for x in xs if x.dtype.kind == "f"]
+        y = f.add(case.op, xs)
+        found = gradients(f, f.reduce_sum(y * y, over=tuple(range(y.rank))), floats)
+        return [g for g in found.values() if g is not None]
+
+    check_gradients(slopes, case.operands(), tolerance=1e-5)
