@@ -70,6 +70,7 @@ def test_the_glossary_is_in_order_and_has_each_word_once() -> None:
     assert len(words) > 50
 
 
+@pytest.mark.ci
 def test_the_steps_with_gradients_of_the_document_train(tmp_path: Path) -> None:
     script = tmp_path / "steps.py"
     parts = [b.text for b in transcripts.blocks(SPEC / "differentiation.md", "python")]
