@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Never, Self
 
 from graphc.compiler.plan_cache import compiled
 from graphc.frontend.module import Module
@@ -31,7 +31,7 @@ from graphc.runtime.machine.jobs import bucket_for, join
 from graphc.runtime.machine.memory_limits import check_peak
 from graphc.runtime.trainer import Trainer
 from graphc.runtime.training.epochs import Batches
-from graphc.runtime.training.fit import Caller, fit_batches
+from graphc.runtime.training.fit import Caller, check_words, fit_batches
 from graphc.runtime.training.history import FitHistory
 from graphc.runtime.training.loop import OnStep
 from graphc.runtime.transports.transport import Transport
@@ -192,6 +192,7 @@ class StepTrainer:
         record: str | Path | None = None,
         replay: str | Path | None = None,
         checkpoint: Checkpoints | None = None,
+        **unknown: Never,
     ) -> FitHistory:
         """Train for some epochs; returns their metrics: `history["loss"]`, `history["val_loss"]`.
 
@@ -216,6 +217,7 @@ class StepTrainer:
 
         Raises G0630 for data that can't be gone over again, and G0631 for a wrong argument.
         """
+        check_words(unknown)
         caller = self._caller
         with self._explaining():
             return fit_batches(

@@ -12,11 +12,14 @@ history = trainer.fit(
 A callback of your own is a class on top of `Callback`, or a function of (epoch, metrics).
 """
 
+from typing import TYPE_CHECKING, NoReturn
+
 from graphc.runtime.callbacks.base import Callback
 from graphc.runtime.callbacks.best import BestCheckpoint, EarlyStopping
 from graphc.runtime.callbacks.logs import CsvLog, JsonLog, TensorBoard
 from graphc.runtime.callbacks.progress import ProgressBar
 from graphc.runtime.callbacks.rate import LearningRate
+from graphc.support.errors import did_you_mean
 
 __all__ = [
     "BestCheckpoint",
@@ -28,3 +31,23 @@ __all__ = [
     "ProgressBar",
     "TensorBoard",
 ]
+
+_ELSEWHERE = {
+    "CSVLogger": "CsvLog(path)",
+    "LambdaCallback": "a function of (epoch, metrics), or a class on top of Callback",
+    "LearningRateMonitor": "the optimizer's reports of its rate",
+    "LearningRateScheduler": "LearningRate(schedule), or a schedule as the optimizer's rate",
+    "ModelCheckpoint": "BestCheckpoint(path), or fit(..., checkpoint=graphc.Checkpoints(folder))",
+    "ReduceLROnPlateau": 'a callback that sets self.trainer.hyper["lr"]',
+    "TQDMProgressBar": "fit(..., progress=True)",
+}
+
+
+if not TYPE_CHECKING:  # where a type checker says it better
+
+    def __getattr__(name: str) -> NoReturn:
+        hint = (
+            f"it is {_ELSEWHERE[name]} here" if name in _ELSEWHERE else did_you_mean(name, __all__)
+        )
+        known = hint or f"there are: {', '.join(__all__)}"
+        raise AttributeError(f"graphc.callbacks has no '{name}'; {known}")

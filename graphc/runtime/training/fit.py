@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypedDict, Unpack
@@ -25,7 +25,7 @@ from graphc.runtime.training.epochs import (
 )
 from graphc.runtime.training.history import FitHistory
 from graphc.runtime.training.loop import Fit, FitOptions, Fittable, OnStep
-from graphc.support.errors import GraphcError
+from graphc.support.errors import GraphcError, did_you_mean
 
 
 class FitArguments(TypedDict, total=False):
@@ -123,3 +123,29 @@ def _number(name: str, value: Any, least: int) -> int | None:
         help = "fit(data, epochs): the targets are in the batches" if name == "epochs" else None
         raise GraphcError("G0631", f"{name} is {shown}, not a number from {least}", help=help)
     return number
+
+
+WORDS = {  # of other libraries
+    "batch_size": "the batches have their size: make them as large as you want",
+    "ckpt_path": "trainer.load(path), and then fit",
+    "initial_epoch": "epochs are counted on: see trainer.epoch",
+    "max_epochs": "epochs=...",
+    "max_steps": "steps=...",
+    "nb_epoch": "epochs=...",
+    "num_epochs": "epochs=...",
+    "shuffle": "the data shuffles: graphc.data, or a DataLoader",
+    "steps_per_epoch": "an epoch is once through the data; steps=... ends the training",
+    "validation_data": "validation=...",
+    "validation_freq": "validation_every=...",
+    "verbose": "progress=True",
+    "x": "fit(batches): the inputs and the targets are in the batches",
+    "y": "fit(batches): the inputs and the targets are in the batches",
+}
+
+
+def check_words(unknown: Mapping[str, Any]) -> None:
+    """Raise G0631 for arguments that `fit` does not have."""
+    for name in unknown:
+        known = [*FitArguments.__annotations__, "epochs", "steps"]
+        help = WORDS.get(name) or did_you_mean(name, known) or f"there are: {', '.join(known)}"
+        raise GraphcError("G0631", f"fit has no argument '{name}'", help=help)

@@ -250,6 +250,29 @@ def test_wrong_arguments_are_named(arguments: Any, words: str) -> None:
     assert caught.value.code == "G0631"
 
 
+@pytest.mark.parametrize("name, help", [
+    ("validation_data", "validation=..."), ("verbose", "progress=True"), ("epoch", "did you mean"),
+    ("batch_size", "the batches have their size"), ("nothing", "there are: validation, "),
+])  # fmt: skip
+def test_words_of_other_libraries_are_known(name: str, help: str) -> None:
+    with (
+        compiled() as trainer,
+        pytest.raises(GraphcError, match=f"fit has no argument '{name}'") as caught,
+    ):
+        trainer.fit(DATA, **{name: 1})  # type: ignore[arg-type]
+    assert caught.value.code == "G0631" and help in (caught.value.help or "")
+
+
+@pytest.mark.parametrize("name, words", [
+    ("ModelCheckpoint", "it is BestCheckpoint(path), or"), ("EarlyStoping", "did you mean 'EarlyStopping'"),
+    ("nothing", "there are: BestCheckpoint, "),
+])  # fmt: skip
+def test_callbacks_of_other_libraries_are_known(name: str, words: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        getattr(graphc.callbacks, name)
+    assert f"graphc.callbacks has no '{name}'; {words}" in str(caught.value)
+
+
 @pytest.mark.parametrize("callbacks, words", [
     ([Noted], "Noted is not a callback"), ([1], "1 is not a callback"), (3, "3 is not a callback"),
 ])  # fmt: skip
