@@ -18,6 +18,12 @@ from graphc.runtime.trainer import Trainer
 Call = Callable[..., Any]
 
 
+@pytest.fixture
+def call(call: Call) -> Call:
+    """`graphc ARGS` on the backend that compiles nothing."""
+    return lambda *arguments: call(*arguments, "--backend", "reference")
+
+
 def rows(path: str) -> list[dict[str, Any]]:
     if path.endswith(".csv"):
         with open(path, newline="") as file:
@@ -43,7 +49,7 @@ def test_a_log_has_the_metrics_of_every_epoch(folder: Path, call: Call, name: st
 def test_the_log_is_that_of_python(folder: Path, call: Call) -> None:
     call("run", "line.gc", "--quiet", "--log", "log.jsonl")
     plan = compile_module(load_module(folder / "line.gc"))
-    with Trainer(plan) as trainer:
+    with Trainer(plan, "reference") as trainer:
         inputs = plan.training.inputs
         data, test = (load("npz", f"{name}.npz", inputs) for name in ("train", "test"))
         history = trainer.fit(data, 8, epochs=3, shuffle_seed=0, validation=lambda: test.batches(8))

@@ -103,7 +103,7 @@ def test_metrics_of_an_epoch_are_means_weighted_by_examples(strategy: str) -> No
     assert not history.stopped and history.rows()[0]["epoch"] == 1
 
 
-@pytest.mark.parametrize("strategy", [s for s in STRATEGIES if "server" not in s])
+@pytest.mark.parametrize("strategy", every(2, [s for s in STRATEGIES if "server" not in s]))
 def test_fit_makes_the_steps_that_a_loop_makes(strategy: str) -> None:
     """Validation and callbacks change no bit, not even between two meetings of replicas."""
     with compiled(strategy, backend="numpy") as one, compiled(strategy, backend="numpy") as other:
