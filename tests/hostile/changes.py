@@ -76,6 +76,11 @@ CHANGES: list[tuple[str, str, Callable[[Json], Any], str]] = [
     ("alone", "a constant's bytes", lambda b: kernel(b, "const")["op"].update(value=10**400), "does not fit into"),
     ("alone", "a batch of none", lambda b: b["data"]["train"].update(batch=0), "'batch' has an impossible value"),
     ("alone", "a duration", lambda b: b["meta"]["duration"].update(unit="days"), "'duration' has an impossible value"),
+    ("alone", "a numerator", lambda b: b["reports"]["loss"].update(numerator="w"), "'loss' has an impossible value"),
+    ("alone", "half a quotient", lambda b: b["reports"]["loss"].update(denominator=""), "'loss' has an impossible value"),
+    ("alone", "a batch dim", lambda b: b["reports"]["loss"].update(batch=[0]), "'loss' has an impossible value"),
+    ("alone", "another report", lambda b: b["reports"].update(acc={"is": "PlannedReport"}), "'acc' has an impossible value"),
+    ("alone", "what evaluation does", lambda b: b["programs"].update(evaluate=program(b)), "program 'evaluate' writes variables"),
     ("local", "a period", lambda b: b["meta"].update(every="2"), "'every' has an impossible value"),
     ("free", "the servers", lambda b: b["asynchronous"].update(servers=2), "programs of 2 servers"),
 ]  # fmt: skip

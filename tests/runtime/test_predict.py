@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
 import pytest
+from hostile.mutate import forged
 from shares import every
 
 import graphc
 from graphc import nn
+from graphc.plan import plan as plans
 from graphc.plan.reports import PlannedReport
 from graphc.runtime.data.totals import Totals
 from graphc.support.errors import GraphcError
@@ -251,6 +254,23 @@ def test_the_program_of_predictions_is_made_when_it_is_first_asked_for(tmp_path:
     with graphc.Trainer(graphc.load_plan(tmp_path / "a.plan")) as again:
         again.resume(tmp_path / "a.safetensors")
         np.testing.assert_equal(again.predict([{"x": data["x"]}]), wanted)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda b: b["reports"].clear(), "program 'predict' gives no report"),
+        (lambda b: b["reports"]["logits"].update(batch=[2]), "report 'logits' has an impossible"),
+        (lambda b: b["reports"]["mean_logits"].update(numerator="logits"), "has an impossible"),
+    ],
+)
+def test_a_plan_with_reports_that_can_not_be_is_not_read(change: Any, words: str) -> None:
+    with trainer() as made:
+        head = json.loads(made.trainer.plan.text())
+    change(head["body"])
+    with pytest.raises(GraphcError, match=words) as caught:
+        plans.parse(forged(head))
+    assert caught.value.code == "G0507"
 
 
 # -- totals ----------------------------------------------------------------------------------------

@@ -89,17 +89,21 @@ def _variables(plan: Plan) -> Iterator[str]:
 
 def _reports(plan: Plan) -> Iterator[str]:
     """What can't be said of the results of evaluation."""
-    named = (plan.programs.get(name) for name in (EVALUATE, PREDICT))
-    programs = [program for program in named if program is not None]
+    named = {name: plan.programs[name] for name in (EVALUATE, PREDICT) if name in plan.programs}
     for name, report in plan.reports.items():
-        found = [p.buffers[p.outputs[name]] for p in programs if name in p.outputs]
-        lacking = [
-            x for p in programs for x in report.parts if name in p.outputs and x not in p.outputs
-        ]
-        shapes = {b.shape_global for b in found}
+        giving = [p for p in named.values() if name in p.outputs]
+        parts = {x for p in giving for x in (name, *report.parts) if x not in p.outputs}
+        shapes = {
+            p.buffers[p.outputs[x]].shape_global
+            for p in giving
+            for x in (name, *report.parts)
+            if x in p.outputs
+        }
         impossible = any(not 0 <= d < len(shape) for shape in shapes for d in report.batch)
-        if not found or len(report.parts) == 1 or lacking or impossible or len(shapes) > 1:
+        if parts or len(shapes) != 1 or len(report.parts) == 1 or impossible:
             yield f"report '{name}' has an impossible value"
+    if PREDICT in named and not named[PREDICT].outputs.keys() & plan.reports.keys():
+        yield "program 'predict' gives no report"
 
 
 def _is_known(v: PlannedVariable) -> bool:

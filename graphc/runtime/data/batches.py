@@ -85,7 +85,9 @@ def check_entry(
                 raise _wrong_shape(name, array, lengths)
         elif n > length.most:
             raise GraphcError(
-                "G0615", f"'{name}' has {n} entries of '{length.extent}', more than {length.most}"
+                "G0615",
+                f"'{name}' has {n} entries of '{length.extent}', more than {length.most}",
+                help=f"make batches of that size: graphc.rebatch(batches, {length.most})",
             )
         elif n % length.unit or counts.setdefault(length.extent, n // length.unit) != (
             n // length.unit
