@@ -92,6 +92,24 @@ def test_the_batch_may_be_an_array_or_a_tuple() -> None:
         first, second = made.predict([(x[:8], x[:8, 0]), (x[8:], x[8:, 0])])
         np.testing.assert_array_equal(second, x[:, 0])
         assert first.shape == (11, 4)
+        for wrong in (x[:8], {"x": x[:8]}, "ab"):
+            with pytest.raises(GraphcError, match="the example had batch.0") as caught:
+                made.predict([wrong])
+            assert (caught.value.code, "(x, None)" in str(caught.value)) == ("G0806", True)
+
+
+def test_labels_of_a_tuple_may_be_left_out_or_be_none() -> None:
+    def loss_fn(params: Any, batch: Any) -> Any:
+        x, y = batch
+        graphc.report("h", x @ params["w"])
+        return np.mean(np.square(x @ params["w"] - y))
+
+    x, sgd = inputs()["x"], graphc.optim.sgd(0.1)
+    given = {"w": params()["w"]}
+    with graphc.compile(loss_fn, given, (x, x[:, :1]), optimizer=sgd) as made:
+        wanted = made.predict([(x, x[:, :1])])["h"]
+        for batch in ((x,), [x], (x, None)):
+            np.testing.assert_array_equal(made.predict([batch])["h"], wanted)
 
 
 def test_states_are_read_and_not_written() -> None:

@@ -129,8 +129,17 @@ class TracedStep:
         return arrays_for(self.graph, leaves)
 
     def some_inputs(self, batch: Any) -> dict[str, Array]:
-        """The same of a batch in which leaves may be missing, or be None."""
-        return arrays_for(self.graph, flatten(batch, "batch")[0])
+        """The same of a batch in which leaves may be missing, or be None. Raises G0806."""
+        leaves, _ = flatten(batch, "batch")
+        if not self.batch.is_flat and not leaves.keys() <= set(self.batch.names):
+            raise GraphcError(
+                "G0806",
+                f"the batch has the leaves {listed([*leaves], '')}, "
+                f"the example had {listed(self.batch.names, '')}",
+                help="a batch has the form of the example, with None for what is not needed: "
+                "(x, None)",
+            )
+        return arrays_for(self.graph, leaves)
 
 
 def trace(function: Callable[..., Any], params: Any, batch: Any, **options: Any) -> Graph:
