@@ -95,6 +95,7 @@ class _Quotients:
 
     def __init__(self, graph: Graph) -> None:
         self.graph, self.f = graph, Builder.like(graph, keep_nodes=True)
+        self.known: dict[str, Quotient | None] = {}
         self.varies: set[str] = set()  # what may differ from batch to batch
         for node in graph:
             own = node.op.source == "input" or counts_examples(node, graph)
@@ -131,6 +132,11 @@ class _Quotients:
 
     def of(self, x: str, depth: int = 0) -> Quotient | None:
         """Two sums over the batch; None if nothing is known of such."""
+        if x not in self.known:  # once, however many operations use x
+            self.known[x] = self._found(x, depth)
+        return self.known[x]
+
+    def _found(self, x: str, depth: int) -> Quotient | None:
         node = self.graph[x]
         below = node.op.denominator
         if x not in self.varies or depth == MAX_DEPTH:

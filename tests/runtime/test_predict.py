@@ -293,3 +293,17 @@ def test_totals_of_a_quotient_whose_denominator_is_zero_are_the_mean() -> None:
     rows.add({"share": np.zeros(2, F32), "n": np.array([1, 2]), "d": np.array([4, 0])}, 1)
     assert rows.result()["share"].tolist() == [0.25, 0.0]
     assert rows.result()["share"].dtype == F32
+
+
+def test_what_is_used_twice_at_every_step_is_looked_at_once() -> None:
+    """Forty operations on a value that each take it twice: 2^32 ways lead to it."""
+
+    def step(params: Any, batch: Any) -> Any:
+        y = batch["x"] * params["w"]
+        for _ in range(40):
+            y = 0.5 * y + y * y
+        return np.mean(y), {"total": np.sum(y)}
+
+    params, batch = {"w": np.full(3, 0.1, np.float32)}, {"x": np.ones((4, 3), np.float32)}
+    with graphc.compile(step, params, batch, optimizer=graphc.optim.sgd(0.1)) as trainer:
+        assert set(trainer.evaluate([batch])) == {"loss", "total"}
