@@ -150,6 +150,15 @@ class StepTrainer:
         self._traced = traced
         self._flat = traced.batch.is_flat
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        known = self.hyper if "trainer" in self.__dict__ else {}
+        if name in ("lr", "learning_rate") or (name in known and name not in self.__dict__):
+            help = f'write trainer.hyper["{name}"] = ...'
+            if name not in known:
+                help = 'declare adam(lr=graphc.hyper("lr", 1e-3)); then trainer.hyper["lr"] = ...'
+            raise GraphcError("G0571", f"a trainer has no '{name}' to set", help=help)
+        super().__setattr__(name, value)
+
     def step(self, batch: Any) -> dict[str, Any]:
         """Make one update; returns the loss and what the step reports, by name.
 

@@ -167,6 +167,33 @@ def test_a_rate_is_any_expression_of_the_step() -> None:
             np.testing.assert_allclose(one.params["w"], want, rtol=1e-5)
 
 
+def test_a_schedule_times_a_hyperparameter_is_a_rate() -> None:
+    """In Python and in the language, where it has the bits of the schedule."""
+    warm = graphc.optim.linear_warmup(0.2, 3)
+    rate = graphc.hyper("scale", 1.0) * warm
+    assert rate(1) == warm(1) and (0.5 * rate)(1) == (rate * 0.5)(1) == 0.5 * warm(1)
+
+    def loss(params: Any, batch: Any) -> Any:
+        return np.mean((batch["x"] @ params["w"] - batch["y"]) ** 2)
+
+    hashes = []
+    for lr in (warm, rate):
+        chain = [graphc.optim.reporting(), graphc.optim.sgd(lr)]
+        with graphc.compile(loss, {"w": W}, BATCH, optimizer=chain) as one:
+            hashes += [one.step(BATCH), one.params_sha256()]
+            if one.hyper:
+                one.hyper["scale"] = 0.5
+                assert one.step(BATCH)["lr"] == 0.5 * warm(1)
+    assert hashes[:2] == hashes[2:]
+    text = PROGRAM.replace("{lr}", "1.0").replace(
+        "adam(lr)", "adam(2 * cosine_decay(0.1, 10) * lr)"
+    )
+    graph = graphc.module_of_source(text, sizes={"batch": 8}).train
+    assert graphc.parse_ir(graphc.print_ir(graph, locs=True)) == graph
+    with pytest.raises(GraphcError, match="does not work on"):
+        graphc.module_of_source(text.replace("2 * cos", "none * cos"), sizes={"batch": 8})
+
+
 # -- in the language -------------------------------------------------------------------------------
 
 PROGRAM = """\
@@ -210,6 +237,10 @@ def test_an_unknown_name_has_a_suggestion() -> None:
         with pytest.raises(GraphcError, match="are entries") as caught:
             one.hyper.lr = 0.5
         assert 'trainer.hyper["lr"] = 0.5' in str(caught.value.help)
+        for name in ("lr", "margin", "learning_rate"):
+            with pytest.raises(GraphcError, match=f"no '{name}' to set") as caught:
+                setattr(one, name, 0.5)
+            assert "trainer.hyper[" in str(caught.value.help)
         with pytest.raises(AttributeError):
             one.hyper = {"lr": 0.5}
         assert repr(one.hyper) == "{'margin': 0.3, 'lr': 0.003}"

@@ -106,6 +106,32 @@ def test_decay_masks_are_those_of_the_params() -> None:
     assert (everything["body"]["b"] != by_mask["body"]["b"]).all()
 
 
+def test_groups_of_pytorch() -> None:
+    """AdamW with a group that does not decay, SGD for a third param, after clip_grad_norm_."""
+    start = {"w": [[1.0, -2.0], [0.5, 3.0]], "b": [0.0, 4.0], "head": [2.0, -1.0, 0.5]}
+    goal = {"w": [[0.0, 1.0], [2.0, -1.0]], "b": [1.0, 1.0], "head": [0.0, 0.0, 0.0]}
+    want = {
+        "w": [[0.4646960412759346, -1.4107764121646569], [0.9652988932524306, 2.361369593085378]],
+        "b": [0.49621563705162336, 3.499494284040838],
+        "head": [1.248840303768947, -0.6244201518844735, 0.31221007594223676],
+    }
+    head = optim.sgd(0.05, momentum=0.9, nesterov=True, weight_decay=0.01)
+    rest = optim.adamw(graphc.hyper("lr", 0.1), weight_decay=0.1, no_decay=["b"])
+    chain = [optim.clip_by_global_norm(3.0), optim.by_group({"head": head, "*": rest})]
+
+    def distance(p: Any, b: Any) -> Any:
+        return sum(0.5 * np.sum((p[k] - np.array(goal[k])) ** 2) for k in p)
+
+    params = {k: np.array(x) for k, x in start.items()}
+    batch = {"x": np.zeros(2)}
+    with graphc.compile(distance, params, batch, optimizer=chain) as one:
+        for lr in (0.1, 0.1, 0.05, 0.05, 0.2):
+            one.hyper["lr"] = lr
+            one.step(batch)
+        for k, x in want.items():  # PyTorch divides by the norm + 1e-6
+            np.testing.assert_allclose(one.params[k], x, rtol=1e-5)
+
+
 # -- every -----------------------------------------------------------------------------------------
 
 

@@ -27,6 +27,7 @@ from graphc.frontend.language.static import (
     entry,
     in_words,
     is_integer,
+    is_number,
     misuse,
     negated,
     negative,
@@ -169,6 +170,8 @@ class Evaluator:
         if not isinstance(a, Value) and not isinstance(b, Value):
             if op in ("and", "or"):
                 return self._logic(op, a, b)
+            if op == "*" and (isinstance(a, Schedule) or isinstance(b, Schedule)):
+                return a * b if _are_rates(a, b) else combine(op, a, b)
             return combine(op, a, b)
         a, b = (number_now(self.f, x) if isinstance(x, Schedule) else x for x in (a, b))
         for x in (a, b):
@@ -269,6 +272,10 @@ class Evaluator:
             return value
         message = f"an integer is needed here, not {in_words(value)}"
         raise GraphcError("G0123", message, span=tree.span)
+
+
+def _are_rates(a: Any, b: Any) -> bool:
+    return all(isinstance(x, Schedule) or is_number(x) for x in (a, b))
 
 
 def _checked_key(key: Any) -> Any:

@@ -17,7 +17,7 @@ from graphc.ops import COMPOSITES
 from graphc.ops.initializers import Initializer
 from graphc.ops.optimizers.hyper import Hyper, RateOperand, step_number
 from graphc.ops.optimizers.optimizer import Chain, Transform
-from graphc.ops.optimizers.schedules import Schedule
+from graphc.ops.optimizers.schedules import RateProduct, Schedule
 from graphc.support.errors import GraphcError, did_you_mean
 from graphc.syntax import tree as s
 
@@ -112,9 +112,9 @@ def builtin_names() -> tuple[str, ...]:
 @cache
 def _records() -> tuple[str, ...]:
     """Optimizers, schedules and initializers; a chain of them is written `a | b`."""
-    usable, statements = (Transform, Schedule, Initializer), (Chain, Hyper, RateOperand)
+    usable, others = (Transform, Schedule, Initializer), (Chain, Hyper, RateOperand, RateProduct)
     records = ((n, record_named(n)) for n in record_names())
-    return tuple(n for n, c in records if c and issubclass(c, usable) and c not in statements)
+    return tuple(n for n, c in records if c and issubclass(c, usable) and c not in others)
 
 
 @cache

@@ -38,6 +38,12 @@ class Schedule(ABC):
         """The rate, an f64 scalar; step is an integer scalar."""
         return self.at(f, f.to_dtype(step, F64))
 
+    def __mul__(self, by: float | Schedule) -> Schedule:
+        """The schedule times a number, or another one."""
+        return RateProduct(self, by) if isinstance(by, int | float | Schedule) else NotImplemented
+
+    __rmul__ = __mul__
+
     def __call__(self, step: Any) -> Any:
         """The rate at a step, counted from 0: a float, or an array for an array of steps."""
         steps = np.asarray(step, np.float64)
@@ -113,6 +119,18 @@ class ConstantRate(Schedule):
 
     def at(self, f: Builder, t: Value) -> Value:
         return f.constant(float(self.value), F64)
+
+
+@record
+@dataclass(frozen=True)
+class RateProduct(Schedule):
+    """`rate = a * b`, which is written so: `hyper * schedule`"""
+
+    a: Rate
+    b: Rate
+
+    def at(self, f: Builder, t: Value) -> Value:
+        return _rate(f, self.a, t) * _rate(f, self.b, t)
 
 
 @record
