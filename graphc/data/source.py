@@ -57,8 +57,9 @@ class DataSource(ABC):
         return self.example_form(chosen)
 
     def __iter__(self) -> Iterator[Any]:
-        """The examples, one after the other."""
-        return (self[i] for i in range(len(self)))
+        """Refuse: whoever goes over a source, `fit` too, wants its batches. Raises G0637."""
+        text = "a source gives examples by number; it is not batches"
+        raise GraphcError("G0637", text, help="go over source.batches(256, shuffle=0)")
 
     @final
     def batches(

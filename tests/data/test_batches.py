@@ -46,6 +46,8 @@ def test_every_source_gives_the_batches_of_arrays_in_memory(
         batches = batches.prefetch(2, workers=workers)
     for epoch in range(2):
         same(list(batches), expected(seed, epoch))
+    for done in (1, 5, 13):
+        same(list(batches.at((1, min(done * SIZE, N)))), expected(seed, 1)[done:])
     assert len(batches) == len(expected(seed, 0))
 
 
@@ -199,6 +201,8 @@ def test_blocks_shuffle_parts_and_read_each_once(tmp_path: Any) -> None:
     assert len(read) == 14
     assert set(orders[0][:20] // 10) == set(read[:2])
     assert sorted(orders[0][:20]) != orders[0][:20].tolist()
+    rest = np.concatenate([b["i"] for b in source.batches(8, shuffle=0, blocks=2).at((1, 24))])
+    assert rest.tolist() == orders[1][24:].tolist()
     train, _ = source.split(0.8)
     assert sum(len(b["i"]) for b in train.batches(8, shuffle=0, blocks=2)) == 56
 

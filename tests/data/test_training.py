@@ -103,6 +103,15 @@ def test_evaluation_and_prediction_take_a_source() -> None:
         )
 
 
+def test_a_source_in_the_place_of_its_batches_is_refused() -> None:
+    source = data.arrays(EXAMPLES)
+    with trainer() as one:
+        for wrong in (one.fit, one.evaluate, lambda s: one.fit(batches(), validation=s), list):
+            with pytest.raises(graphc.GraphcError, match="it is not batches") as caught:
+                wrong(source)
+            assert caught.value.code == "G0637"
+
+
 class Loader:
     """What torch's DataLoader gives of rows that are tuples: lists, of tensors."""
 
