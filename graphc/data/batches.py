@@ -107,8 +107,9 @@ class Batches:
     def map(self, function: Callable[..., Any], *, seed: int | None = None) -> Batches:
         """Batches that a function makes of these, such as augmented ones.
 
-        function: of the batch; or of the batch and a `numpy.random.Generator`, which depends on the
-                  seed, the epoch and the place of the batch in it only, on no thread
+        function: of the batch, which it returns changed; or of the batch and a
+                  `numpy.random.Generator`, which depends on the seed, the epoch and the place of
+                  the batch in it only, on no thread
         seed:     of the generator; by default that of the shuffle
         """
         seed = seed if seed is None else checked_seed(seed)
@@ -167,6 +168,9 @@ def in_order(
     source: DataSource, size: int, seed: int | None, drop_last: bool, blocks: int | None
 ) -> Batches:
     """The batches of a source; see `DataSource.batches`."""
+    if isinstance(seed, bool):
+        text = f"shuffle={seed}: the seed of the shuffle is wanted"
+        raise GraphcError("G0206", text, help="shuffle=0, say; shuffle=None keeps the order")
     if size < 1:
         raise GraphcError("G0617", f"batches of {size}: a batch has at least one example")
     if blocks is not None and (blocks < 1 or not source.parts):
@@ -216,11 +220,17 @@ class _Map:
     random: bool
 
     def __call__(self, batch: Any, seed: int, number: int, epoch: int, start: int) -> Any:
-        if not self.random:
-            return self.function(batch)
-        mine = seed if self.seed is None else self.seed
-        key = random.key(mine, f"map/{number}")
-        return self.function(batch, np.random.Generator(np.random.PCG64([key, epoch, start])))
+        if self.random:
+            mine = seed if self.seed is None else self.seed
+            key = random.key(mine, f"map/{number}")
+            generator = np.random.Generator(np.random.PCG64([key, epoch, start]))
+            made = self.function(batch, generator)
+        else:
+            made = self.function(batch)
+        if made is None:
+            text = "the function of `map` returned None in place of a batch"
+            raise GraphcError("G0611", text, help="end it with `return batch`")
+        return made
 
 
 def _takes_two(function: Callable[..., Any]) -> bool:
@@ -229,8 +239,9 @@ def _takes_two(function: Callable[..., Any]) -> bool:
         parameters = inspect.signature(function).parameters.values()
     except (ValueError, TypeError):  # of a function written in C
         return False
-    wanted = [p for p in parameters if p.default is p.empty and p.kind in _BY_PLACE]
-    return len(wanted) >= 2
+    by_place = [p for p in parameters if p.kind in _BY_PLACE]
+    second = by_place[1] if len(by_place) > 1 else None
+    return second is not None and (second.default is second.empty or second.name == "rng")
 
 
 _BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

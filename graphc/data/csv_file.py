@@ -10,7 +10,7 @@ from typing import IO, Any, TypeAlias
 
 import numpy as np
 
-from graphc.data.entries import Array, Entries, Index, missing, numbers_of, same_length
+from graphc.data.entries import Array, Entries, Index, by_entry, missing, numbers_of, same_length
 from graphc.data.files import explained, state_of
 from graphc.data.source import DataSource
 from graphc.support.array_files import MAX_HEADER, NAME, shown_names, table_of
@@ -21,7 +21,7 @@ STRIDE = 16  # rows between two places in the index
 CHUNK = 1 << 20  # bytes of the file that are looked at at a time
 COMMENT, NEWLINE = b"#"[0], b"\n"[0]
 
-Columns: TypeAlias = Mapping[str, str | int | Sequence[str | int]]
+Columns: TypeAlias = Mapping[str, str | int | Sequence[str | int]] | Sequence[str]
 
 
 class _CsvFile(DataSource):
@@ -163,7 +163,7 @@ def _first_row(file: IO[bytes], header: bool, end: int) -> int:
 
 
 def _chosen(
-    path: Path, columns: Columns | None, names: list[str], header: bool
+    path: Path, columns: Any, names: list[str], header: bool
 ) -> dict[str, tuple[list[int], bool]]:
     """The numbers of the columns of each entry. Raises G0603, G0604."""
     if columns is None:
@@ -204,7 +204,7 @@ def csv(
 
     columns:   of which columns an entry is made: `{"x": ["a", "b"], "y": "label"}`. A list gives
                rows [n], a single column a number for each example. Names of the header, or numbers
-               from 0 on. None: every column is an entry
+               from 0 on. A list: an entry for each of these; None: for every column
     header:    whether the first line has the names of the columns
     dtype:     of all entries, or a dict by entry: `{"y": "int32"}`; those left out are float32
     delimiter: what is between two numbers
@@ -218,7 +218,7 @@ def csv(
     with explained(where), reading(), opened(where) as file:
         names, end = _first_line(file, delimiter)
         rows = _index(file, _first_row(file, header, end))
-    chosen = _chosen(where, columns, names, header)
+    chosen = _chosen(where, by_entry(columns), names, header)
     dtypes = {name: _dtype(name, dtype) for name in chosen}
     return _CsvFile(where, chosen, dtypes, len(names), delimiter, rows)
 

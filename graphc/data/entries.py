@@ -83,6 +83,16 @@ def joined(parts: Sequence[Array]) -> Array:
     return ragged([row for part in parts for row in part])
 
 
+def by_entry(columns: Any) -> Any:
+    """Of which columns an entry is made: a list of names is a column for each."""
+    if isinstance(columns, Sequence) and not isinstance(columns, str):
+        return {str(name): name for name in columns}
+    if columns is None or isinstance(columns, Mapping):
+        return columns
+    text = f"columns={columns!r}: a dict of columns by entry is wanted"
+    raise GraphcError("G0603", text, help='columns={"x": ["a", "b"], "y": "label"}')
+
+
 def missing(name: str, known: Iterable[str], path: str | Path) -> GraphcError:
     """There is no entry of this name in a file."""
     names = tuple(known)

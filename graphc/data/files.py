@@ -50,6 +50,8 @@ def paths_of(where: str | Path | Sequence[str | Path], suffix: str) -> list[Path
 
     Raises G0602 for an empty list, and for a folder without files with this suffix.
     """
+    if not isinstance(where, str | Path | Sequence):
+        raise GraphcError("G0602", f"a path is wanted, not a {type(where).__name__}")
     if isinstance(where, Sequence) and not isinstance(where, str):
         found = [Path(path) for path in where]
     elif Path(where).is_dir():

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from graphc.data.entries import Array, Entries, missing, ragged, same_length
+from graphc.data.entries import Array, Entries, by_entry, missing, ragged, same_length
 from graphc.data.files import explained, paths_of
 from graphc.data.in_parts import InParts
 from graphc.data.source import DataSource
@@ -126,13 +126,16 @@ def _together(path: Path, columns: Sequence[str], read: Entries) -> Array:
 
 
 def parquet(
-    where: str | Path | Sequence[str | Path], columns: Columns | None = None, *, keep: int = 2
+    where: str | Path | Sequence[str | Path],
+    columns: Columns | Sequence[str] | None = None,
+    *,
+    keep: int = 2,
 ) -> DataSource:
     """A source of Parquet files: one, a pattern, a folder, or a list of them. Needs pyarrow.
 
-    columns: of which columns an entry is made: `{"x": ["a", "b"], "y": "label"}`; None: every
-             column is an entry. Columns of lists of one length are arrays [batch, length]; of
-             different lengths, sequences: see `Batches.bucket_by_length`
+    columns: of which columns an entry is made: `{"x": ["a", "b"], "y": "label"}`; a list: an
+             entry for each of these; None: for every column. Columns of lists of one length are
+             arrays [batch, length]; of different lengths, sequences: see `Batches.bucket_by_length`
     keep:    how many row groups are in memory at a time
 
     A row group is read whole, its columns that are wanted. Raises G0602 for files that can't be
@@ -146,4 +149,4 @@ def parquet(
             "G0636", "Parquet files are read by pyarrow, which is not installed",
             help="python -m pip install 'graphc[parquet]'",
         ) from None  # fmt: skip
-    return _ParquetFiles(paths_of(where, ".parquet"), columns, keep)
+    return _ParquetFiles(paths_of(where, ".parquet"), by_entry(columns), keep)

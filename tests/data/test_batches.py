@@ -157,6 +157,8 @@ def test_a_position_outside_of_the_data_is_refused() -> None:
         ("at least 1", lambda s: s.batches(5).prefetch(0)),
         ("this source has none", lambda s: s.batches(5, shuffle=0, blocks=2)),
         ("split(0.001) of 203 examples leaves", lambda s: s.split(0.001)),
+        ("shuffle=True: the seed", lambda s: s.batches(5, shuffle=True)),
+        ("returned None", lambda s: s.batches(5).map(lambda b: b.clear()).first()),
         ("a seed is an integer", lambda s: s.batches(5, shuffle=-1)),
     ],
 )
@@ -224,6 +226,13 @@ def test_a_map_draws_by_seed_epoch_and_batch_only() -> None:
         source.batches(SIZE).map(noise).map(lambda b, rng: {**b, "more": rng.standard_normal(3)})
     )
     assert not np.array_equal(twice.first()["noise"], twice.first()["more"])
+
+
+def test_a_generator_may_be_optional() -> None:
+    def maybe(batch: Any, rng: Any = None) -> Any:
+        return {"x": batch["x"], "n": rng.random()}
+
+    assert data.arrays(ARRAYS).batches(N).map(maybe).first()["n"] < 1
 
 
 def test_a_function_with_options_takes_the_batch_alone() -> None:

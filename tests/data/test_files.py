@@ -136,6 +136,7 @@ def test_npz_files_that_are_damaged(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     refused("G0602", "there is no .npz file in", lambda: data.npz(tmp_path / "empty"), "empty")
     refused("G0602", "there is no file", lambda: data.npz(tmp_path / "z*.npz"), "z*.npz")
+    refused("G0602", "a path is wanted, not a dict", lambda: data.npz({"x": "0.npz"}))  # type: ignore[arg-type]
     refused("G0617", "keep=0", lambda: data.npz(tmp_path / "0.npz", keep=0))
 
 
@@ -181,6 +182,8 @@ def test_csv_files_that_are_damaged(tmp_path: Path, text: str, code: str, words:
         ({"header": False}, "G0604", "no header"),
         ({"dtype": "complex64"}, "G0605", "no dtype of numbers"),
         ({"dtype": {"a": "floaty"}}, "G0605", "no dtype of numbers"),
+        ({"columns": ["a", "c"]}, "G0604", "has no entry 'c'"),
+        ({"columns": "a"}, "G0603", "a dict of columns by entry is wanted"),
         ({"delimiter": ";"}, "G0602", "no number"),
     ],
 )
@@ -251,7 +254,7 @@ def test_parquet_is_what_pyarrow_reads(tmp_path: Path) -> None:
     refused("G0605", "column 'text' has type string", lambda: data.parquet(tmp_path), "0.parquet")
     refused("G0604", "no entry 'g'", lambda: data.parquet(tmp_path, {"x": "g"}), "0.parquet")
     names = [name for name in columns if name != "text"]
-    source = data.parquet(tmp_path, {name: name for name in names})
+    source = data.parquet(tmp_path, names)
     assert source.parts == (10, 10, 5, 10, 10, 5)
     read = source[:]
     again = parquet.read_table(tmp_path)
