@@ -148,11 +148,21 @@ __all__ = [
 ]
 
 
+def _unknown(name: str) -> AttributeError:
+    from graphc.frontend.numpy.caller import user_span
+    from graphc.frontend.numpy.other_words import UnknownNameError, of_graphc
+
+    text, help = f"graphc has no '{name}'", of_graphc(name, list(_WHERE))
+    return UnknownNameError("G0836", text, span=user_span(), help=help)
+
+
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         return graphc_version()
     if name not in _WHERE:
-        raise AttributeError(f"module 'graphc' has no attribute '{name}'")
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise _unknown(name)
     module, attribute = _WHERE[name]
     with collector_paused():
         loaded = import_module(module)

@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Never, Self
+from typing import Any, Never, NoReturn, Self
 
 from graphc.compiler.plan_cache import compiled
 from graphc.frontend.module import Module
+from graphc.frontend.numpy.caller import user_span
 from graphc.frontend.numpy.notes import warn_of
+from graphc.frontend.numpy.other_words import UnknownNameError, of_trainer
 from graphc.frontend.numpy.trace import TracedStep, record
 from graphc.inspect.summary import Summary, summary
 from graphc.ir.graph import Graph
@@ -103,11 +105,7 @@ def compile(
             seed=seed, order=order, reduction=reduction, sparse=sparse,
             data_dtype=data_dtype,
         )  # fmt: skip
-        chosen = parse_strategy(strategy) if isinstance(strategy, str) else strategy
-        if not isinstance(chosen, Strategy):
-            raise GraphcError(
-                "G0401", f"{chosen!r} is not a strategy", help='such as "mirrored(4)"'
-            )
+        chosen = _strategy_of(strategy)
         exchange = plugins.transport(transport) if isinstance(transport, str) else transport
         bucket = bucket_for(join(exchange))
         plan = compiled(module, chosen, check_replicas=check_replicas, bucket=bucket)
@@ -119,6 +117,19 @@ def compile(
             debug_nans=debug_nans, driver=driver,
         )  # fmt: skip
     return StepTrainer(module, traced, trainer)
+
+
+def _strategy_of(given: Any) -> Strategy:
+    """The strategy of an argument. Raises G0401, and what `parse_strategy` raises, at the call."""
+    span = user_span()
+    if not isinstance(given, str | Strategy):
+        text = f"{given!r} is not a strategy"
+        raise GraphcError("G0401", text, span=span, help='such as "mirrored(4)"')
+    try:
+        return parse_strategy(given) if isinstance(given, str) else given
+    except GraphcError as error:
+        text = f"{error.message}, in {given!r}"
+        raise GraphcError(error.code, text, span=span, help=error.help) from None
 
 
 def traced_module(
@@ -272,6 +283,16 @@ class StepTrainer:
             found = self.trainer.predict(map(self._traced.some_inputs, several(batches)))
         result = self._traced.result
         return found if result is None else result.build(found)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise UnknownNameError(
+            "G0836",
+            f"a trainer has no '.{name}'",
+            span=user_span(),
+            help=of_trainer(name, [n for n in dir(type(self)) if not n.startswith("_")]),
+        )
 
     @contextmanager
     def _explaining(self) -> Iterator[None]:

@@ -16,12 +16,7 @@ from typing import Any
 
 from graphc.frontend.numpy.caller import user_span
 from graphc.frontend.numpy.functions import function, names
-from graphc.frontend.numpy.other_words import of_nn
-from graphc.support.errors import GraphcError
-
-
-class UnknownFunctionError(GraphcError, AttributeError):
-    """A name that graphc.nn does not have."""
+from graphc.frontend.numpy.other_words import UnknownNameError, of_nn
 
 
 def __getattr__(name: str) -> Callable[..., Any]:
@@ -30,7 +25,7 @@ def __getattr__(name: str) -> Callable[..., Any]:
     if name not in names():
         help = of_nn(name, tuple(names()))
         text = f"graphc.nn has no function '{name}'"
-        raise UnknownFunctionError("G0802", text, span=user_span(), help=help)
+        raise UnknownNameError("G0802", text, span=user_span(), help=help)
     return function(name)
 
 

@@ -3,6 +3,8 @@
 graphc.optim.chain(graphc.optim.clip_by_global_norm(1.0), graphc.optim.adam(1e-3))
 """
 
+from typing import NoReturn
+
 from graphc.ops.optimizers.groups import ByGroup as by_group
 from graphc.ops.optimizers.loss_scale import LossScale as loss_scale
 from graphc.ops.optimizers.optimizer import ClipByGlobalNorm as clip_by_global_norm
@@ -58,3 +60,13 @@ __all__ = [
     "rmsprop",
     "sgd",
 ]
+
+
+def __getattr__(name: str) -> NoReturn:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    from graphc.frontend.numpy.caller import user_span
+    from graphc.frontend.numpy.other_words import UnknownNameError, of_optim
+
+    text, help = f"graphc.optim has no '{name}'", of_optim(name, __all__)
+    raise UnknownNameError("G0836", text, span=user_span(), help=help)

@@ -37,6 +37,7 @@ COMMANDS = {
     "strategies": ("graphc.cli.info", "List the strategies."),
     "backends": ("graphc.cli.info", "List backends and transports; say why one is unavailable."),
     "explain": ("graphc.cli.info", "Explain an error code."),
+    "docs": ("graphc.cli.info", "Print a page of the reference, such as: graphc docs numpy."),
 }
 
 FINE, USER, USAGE, DEFECT, LOST, INTERRUPTED, PIPE, TERMINATED = 0, 1, 2, 70, 75, 130, 141, 143

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from importlib import import_module
 
 import click
 
@@ -106,6 +107,29 @@ def explain_command(code: str | None) -> None:
         hint = did_you_mean(known, tuple(entries)) or "`graphc explain` lists all codes"
         raise click.UsageError(f"there is no error code {code}; {hint}")
     click.echo(f"{known}: {entries[known].title}\n\n{entries[known].text}")
+
+
+@click.command("docs")
+@click.argument("page", required=False)
+def docs_command(page: str | None) -> None:
+    """Print a page of the reference: cli, errors, numpy or ops. Without a page, list them."""
+    if page is None:
+        _table((name, text) for name, (_, _, text) in PAGES.items())
+        return
+    if page not in PAGES:
+        hint = did_you_mean(page, tuple(PAGES)) or f"the pages are {', '.join(PAGES)}"
+        raise click.UsageError(f"there is no page '{page}'; {hint}")
+    module, function, _ = PAGES[page]
+    click.echo(getattr(import_module(module), function)(), nl=False)
+
+
+# Pages that are made from what is installed: name -> (module, function, title).
+PAGES = {
+    "cli": ("graphc.docs.cli", "cli_markdown", "The commands and their options."),
+    "errors": ("graphc.docs.errors", "errors_markdown", "The errors, with what to do."),
+    "numpy": ("graphc.docs.numpy", "numpy_markdown", "The NumPy functions that can be traced."),
+    "ops": ("graphc.inspect.op_table", "ops_markdown", "Ops, composites, optimizers, schedules."),
+}
 
 
 def _table(rows: Iterable[tuple[str, str]]) -> None:

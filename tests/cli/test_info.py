@@ -196,3 +196,11 @@ def test_every_command_and_code_is_in_the_documents() -> None:
 
 def test_every_code_belongs_to_a_family() -> None:
     assert {code[:3] for code in codes()} == {f"G0{n}" for n in range(1, 10)}
+
+
+def test_docs_prints_the_pages_of_what_is_installed(call: Call) -> None:
+    assert first_words(call("docs")) == {"cli", "errors", "numpy", "ops"}
+    spec = Path(__file__).parents[2] / "spec"
+    for page in ("errors", "numpy", "ops"):
+        assert call("docs", page).out == (spec / f"{page}.md").read_text(encoding="utf-8")
+    assert "did you mean 'numpy'" in call("docs", "numpi").err

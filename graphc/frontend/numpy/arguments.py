@@ -130,6 +130,23 @@ def dtype_notes(request: TraceRequest) -> list[GraphcError]:
     return notes + _mixed(request)
 
 
+def list_notes(request: TraceRequest) -> list[GraphcError]:
+    """A note of lists of numbers in the batch, which are trees and not arrays."""
+    batch = request.batch if isinstance(request.batch, dict) else {"batch": request.batch}
+    lists = [
+        str(name)
+        for name, x in batch.items()
+        if isinstance(x, list)
+        and len(leaves := flatten(x, "x")[0]) > 1
+        and all(isinstance(leaf, int | float) for leaf in leaves.values())
+    ]
+    if not lists:
+        return []
+    text = f"batch {listed(lists)}: each number of a list is an input of its own"
+    help = "make it an array: np.array(x, np.float32)"
+    return [GraphcError("G0837", text, span=request.span, help=help)]
+
+
 def _mixed(request: TraceRequest) -> list[GraphcError]:
     """A note of f64 params and states beside f32 ones, which make all of the step f64."""
     floats, kinds = {}, {}

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from graphc.frontend.numpy.caller import user_span
+from graphc.frontend.numpy.optimizer_argument import check_optimizer
 from graphc.frontend.numpy.pytree import leaf
 from graphc.frontend.numpy.session import PendingLoss, TraceSession, current, open_session
 from graphc.frontend.numpy.tracer import Tracer, unwrap
@@ -148,6 +149,7 @@ def minimize(
     """
     session = current("graphc.minimize()")
     globs = (over,) if isinstance(over, str) else None if over is None else tuple(over)
+    check_optimizer(optimizer, user_span())
     with session.builder.at(user_span()):
         if not all(isinstance(glob, str) for glob in globs or ()):
             text = f"over= takes names, not {over!r}"
@@ -196,7 +198,8 @@ def output(session: TraceSession, name: str, x: Any) -> None:
     if not isinstance(name, str):
         raise GraphcError("G0809", f"a report's name is a string, not {name!r}").at(f.origin)
     if name in f.outputs:
-        raise GraphcError("G0809", f"'{name}' is reported twice").at(f.origin)
+        help = "the loss is reported by itself; give each report a name of its own"
+        raise GraphcError("G0809", f"'{name}' is reported twice", help=help).at(f.origin)
     f.outputs[name] = value(f, unwrap(x, f)).name
 
 

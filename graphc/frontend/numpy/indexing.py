@@ -113,6 +113,16 @@ def _item(k: Any) -> list[Item]:
             return [k]
         case list() | tuple() | np.ndarray():
             return _constant(k)
+        case str():
+            text = f"an array has no entry {k!r}"
+            help = "a batch that is one array is that array; a dict of arrays has names"
+            raise GraphcError("G0805", text, help=help)
+        case float():
+            raise GraphcError(
+                "G0805",
+                f"an index must be an integer, not {k!r}",
+                help="write x[int(i)], or i // 2",
+            )
         case _:
             return [as_int(k, "an index")]
 

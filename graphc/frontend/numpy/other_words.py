@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from graphc.frontend.numpy import table
 from graphc.ir.registry import COMPOSITES
-from graphc.support.errors import did_you_mean
+from graphc.support.errors import GraphcError, did_you_mean
 
 _SAME = "leave it out: where a step runs is the strategy's matter, not the array's"
 _GRADIENT = (
@@ -109,9 +109,10 @@ FUNCTIONS: dict[str, str] = {
     **dict.fromkeys(("l1_loss", "L1Loss", "mean_absolute_error"),
                     _OUT + "mae(x, y), or np.mean(np.abs(x - y))"),
     **dict.fromkeys(("Linear", "Dense", "linear", "dense"),
-                    _OUT + "dense(x, w, b), or x @ w + b; w and b are params"),
+                    "write graphc.layers.Dense(inputs, outputs), or graphc.nn.dense(x, w, b)"),
     **dict.fromkeys(("Module", "Sequential", "ModuleList", "Parameter", "Model", "Layer"),
-                    "a model is a function of (params, batch): params are a dict of arrays"),
+                    "a model is a function of (params, batch), a dataclass with __call__, or "
+                    "graphc.layers.Sequential"),
     **dict.fromkeys(("functional", "F"), "its functions are here: graphc.nn.relu, ..."),
     **dict.fromkeys(("Embedding",), _OUT + "embedding(table, ids); the table is a param"),
     **dict.fromkeys(("init",), "write graphc.init.he_normal()"),
@@ -170,6 +171,8 @@ ELSEWHERE: dict[str, str] = {
     "normal distribution",
     "cdf": "write 0.5 * (1 + graphc.nn.erf((x - mu) / (sigma * np.sqrt(2)))) for the normal "
     "distribution",
+    "erfc": "write 1 - graphc.nn.erf(x): small values lose digits",
+    "ndtr": "write 0.5 * (1 + graphc.nn.erf(x / np.sqrt(2))): small values lose digits",
     "expit": "write graphc.nn.sigmoid(x)",
     "one_hot": "write graphc.nn.one_hot(ids, n)",
     **dict.fromkeys(("gammaln", "gamma", "loggamma", "digamma", "psi", "betaln", "beta", "poch",
@@ -181,6 +184,10 @@ ELSEWHERE: dict[str, str] = {
     "asarray": "leave it out: x is an array of the step",
     "zscore": "write (x - x.mean(axis=0)) / x.std(axis=0)",
 }  # fmt: skip
+
+
+class UnknownNameError(GraphcError, AttributeError):
+    """A name that graphc, one of its modules or a trainer does not have."""
 
 
 def of_method(name: str) -> str | None:
@@ -236,3 +243,64 @@ def of_nn(name: str, known: tuple[str, ...]) -> str:
     if name in table.NAMES:
         return f"write np.{name}(x)"
     return ELSEWHERE.get(name) or did_you_mean(name, known) or "`graphc ops` lists them"
+
+
+_TRAIN = "write graphc.compile(step, params, batch, optimizer=...), then trainer.fit(batches)"
+_GRAPHC: dict[str, str] = {
+    **dict.fromkeys(("no_grad", "inference_mode", "eval"), "leave it out: trainer.evaluate and "
+                    "trainer.predict compute no gradients; graphc.stop_gradient(x) stops one"),
+    **dict.fromkeys(("tensor", "array", "asarray", "Tensor", "Variable", "zeros", "ones", "randn",
+                     "from_numpy", "constant"), "arrays are NumPy's: np.array, np.zeros"),
+    **dict.fromkeys(("jit", "function", "pmap", "vmap", "Model", "Sequential", "Module", "fit",
+                     "train", "train_step", "Strategy_"), _TRAIN),
+    **dict.fromkeys(("save", "load", "save_weights", "load_weights"),
+                    "write trainer.save(path) and trainer.load(path)"),
+    **dict.fromkeys(("manual_seed", "set_random_seed", "PRNGKey", "random"),
+                    "write graphc.compile(..., seed=0)"),
+    **dict.fromkeys(("device", "cuda", "devices"), "write strategy=\"mirrored(4)\""),
+    **dict.fromkeys(("DataLoader", "Dataset"), "batches are any list of trees of arrays; "
+                    "graphc.data reads them from disk"),
+    "optimizers": "write graphc.optim",
+    "losses": "write graphc.nn.cross_entropy and others",
+    "functional": "write graphc.nn",
+}  # fmt: skip
+_TRAINER: dict[str, str] = {
+    **dict.fromkeys(("train", "train_step", "train_on_batch", "__call__"),
+                    "write trainer.fit(batches, epochs=10), or trainer.step(batch)"),
+    **dict.fromkeys(("parameters", "weights", "get_weights", "trainable_variables"),
+                    "write trainer.params, a tree of arrays"),
+    **dict.fromkeys(("state_dict", "save_weights", "save_model"),
+                    "write trainer.save(path), or trainer.variables()"),
+    **dict.fromkeys(("load_state_dict", "load_weights", "restore"), "write trainer.load(path)"),
+    **dict.fromkeys(("cuda", "cpu", "to", "device"),
+                    "leave it out: where a step runs is the strategy's matter"),
+    **dict.fromkeys(("backward", "zero_grad", "apply_gradients"),
+                    "leave it out: trainer.step computes the gradients and updates the params"),
+    **dict.fromkeys(("eval", "eval_step", "test", "test_step"), "write trainer.evaluate(batches)"),
+    **dict.fromkeys(("forward", "predict_on_batch", "apply"), "write trainer.predict(batches)"),
+    **dict.fromkeys(("summary", "graph_", "get_config"), "write trainer.graph()"),
+    **dict.fromkeys(("lr", "learning_rate", "optimizer"), "write optimizer=graphc.optim.adam("
+                    "lr=graphc.hyper(\"lr\", 1e-3)), then trainer.hyper[\"lr\"] = 3e-4"),
+    "global_step": "write trainer.steps",
+    "compile": "it is compiled: write trainer.fit(batches)",
+}  # fmt: skip
+
+
+def of_graphc(name: str, known: Sequence[str]) -> str:
+    """The help for a name that graphc does not have."""
+    if name in _GRAPHC:
+        return _GRAPHC[name]
+    return of_function(name) or did_you_mean(name, tuple(known)) or "dir(graphc) lists its names"
+
+
+def of_trainer(name: str, known: Sequence[str]) -> str:
+    """The help for a name that a trainer does not have."""
+    return _TRAINER.get(name) or did_you_mean(name, tuple(known)) or f"it has {', '.join(known)}"
+
+
+def of_optim(name: str, known: Sequence[str]) -> str:
+    """The help for a name that graphc.optim does not have."""
+    if name.lower() in known:
+        return f"write graphc.optim.{name.lower()}(1e-3)"
+    help = did_you_mean(name.lower(), tuple(known))
+    return help or "dir(graphc.optim) lists optimizers, schedules and transforms"

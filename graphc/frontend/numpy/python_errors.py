@@ -39,7 +39,7 @@ def explained(error: Exception, trees: dict[str, Any]) -> GraphcError | None:
         case AttributeError():
             return _attribute(str(error).split("\n")[0], trees, span)
         case TypeError():
-            return _type(str(error), span)
+            return _type(str(error), trees, span)
         case _:
             return None
 
@@ -49,12 +49,12 @@ def _missing(error: KeyError, trees: dict[str, Any], span: Span) -> GraphcError 
     dicts = {kind: tree for kind, tree in trees.items() if isinstance(tree, dict)}
     inner = [x for tree in dicts.values() for x in tree.values() if isinstance(x, dict)]
     known = [k for tree in (*dicts.values(), *inner) for k in tree if isinstance(k, str)]
-    if not isinstance(key, str) or not known or key in known:
+    if not isinstance(key, str | int) or not known or key in known:
         return None
     has = "; ".join(f"{kind}: {listed(list(tree))}" for kind, tree in dicts.items())
-    hint = did_you_mean(key, known)
+    hint = did_you_mean(key, known) if isinstance(key, str) else None
     help = f"{hint} {has}" if hint else has
-    return TracedKeyError("G0836", f"there is no '{key}' here", span=span, help=help)
+    return TracedKeyError("G0836", f"there is no {key!r} here", span=span, help=help)
 
 
 def _attribute(text: str, trees: dict[str, Any], span: Span) -> GraphcError | None:
@@ -75,10 +75,34 @@ def _attribute(text: str, trees: dict[str, Any], span: Span) -> GraphcError | No
 _FOREIGN = re.compile(r"Tensors?\b.*Tracer|Tracer.*(Tensor|JAX|array type)|got <class '.*Tracer'>")
 
 
-def _type(text: str, span: Span) -> GraphcError | None:
+def _kind(tree: Any) -> str:
+    """What a tree is: `a dict of 'x', 'y'`, `a tuple of 2`."""
+    match tree:
+        case dict():
+            return f"a dict of {listed(list(tree))}"
+        case list() | tuple():
+            return f"a {type(tree).__name__} of {len(tree)}, so write b[0]"
+        case _:
+            return f"a {type(tree).__name__}"
+
+
+def _empty(kind: str, tree: Any) -> list[str]:
+    if isinstance(tree, dict):
+        return [f"{kind}.{key}" for key, x in tree.items() if x is None]
+    return [kind] if tree is None and kind != "state" else []
+
+
+def _type(text: str, trees: dict[str, Any], span: Span) -> GraphcError | None:
     line = line_of(span)
     if "unexpected keyword argument" in text and (help := other_words.of_error(text)):
         return TracedTypeError("G0810", text, span=span, help=help)
+    if found := re.match(r"(tuple|list) indices must be integers or slices, not str", text):
+        help = f"params: {_kind(trees.get('params'))}; batch: {_kind(trees.get('batch'))}"
+        return TracedTypeError("G0836", f"a {found[1]} has no names", span=span, help=help)
+    if "'NoneType' object is not subscriptable" in text or "not 'NoneType'" in text:
+        empty = [n for kind, tree in trees.items() for n in _empty(kind, tree)]
+        help = f"None: {listed(empty)}" if empty else "a value in this line is None"
+        return TracedTypeError("G0810", "None is used as an array", span=span, help=help)
     if "object is not callable" in text and (found := re.search(r"\.(size|shape|T|ndim)\(", line)):
         help = {"size": "write x.shape[0] for a length", "T": "write x.T"}.get(found[1])
         message = f".{found[1]} is an attribute of NumPy's arrays, not a method"

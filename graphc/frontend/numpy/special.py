@@ -7,7 +7,7 @@ and are replaced in the module while a function is traced, if it was imported.
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import log, sqrt
+from math import log
 from typing import Any
 
 from graphc.frontend.numpy.handlers import Handler
@@ -27,10 +27,6 @@ def _floats(f: Builder, *xs: Any) -> list[Value]:
 def _logit(f: Builder, p: Operand) -> Value:
     (x,) = _floats(f, p)
     return f.log(x) - f.log1p(-x)
-
-
-def _normal_cdf(f: Builder, x: Operand) -> Value:
-    return (f.erf(value(f, x) * sqrt(0.5)) + 1) * 0.5
 
 
 def _product_with_log(of: str) -> Handler:
@@ -71,8 +67,6 @@ UFUNCS: dict[str, Handler] = {
     "log_expit": lambda f, x: f.log_sigmoid(x),
     "logit": _logit,
     "erf": lambda f, x: f.erf(value(f, x)),
-    "erfc": lambda f, x: 1 - f.erf(value(f, x)),
-    "ndtr": _normal_cdf,
     "xlogy": _product_with_log("log"),
     "xlog1py": _product_with_log("log1p"),
     "entr": _entropy,

@@ -34,6 +34,7 @@ from graphc.frontend.numpy.arguments import (
     float_of,
     has_f64,
     inputs,
+    list_notes,
     params_float,
     variables,
 )
@@ -50,6 +51,7 @@ from graphc.frontend.numpy.caller import user_span
 from graphc.frontend.numpy.declare import objectives
 from graphc.frontend.numpy.leaves import listed
 from graphc.frontend.numpy.notes import warn_of
+from graphc.frontend.numpy.optimizer_argument import check_optimizer
 from graphc.frontend.numpy.python_errors import explained
 from graphc.frontend.numpy.pytree import Structure, flatten
 from graphc.frontend.numpy.returned import take_result
@@ -109,6 +111,8 @@ class TracedStep:
     def explained(self, error: GraphcError) -> GraphcError:
         """The error, with the reason why a batch of another size is refused."""
         blamed = self.exact or self.needs
+        if error.code[:4] in ("G061", "G081"):
+            error.at(user_span())
         if error.code == "G0613" and blamed is not None and not error.labels:
             error.labels = ((blamed, REASONS[self.exact is not None]),)
             error.help = error.help or REMEDIES[self.exact is not None]
@@ -125,6 +129,8 @@ class TracedStep:
                 "G0806",
                 f"the batch has the leaves {listed([*leaves], '')}, "
                 f"the example had {listed(self.batch.names, '')}",
+                span=user_span(),
+                help=_other_leaves([*leaves], self.batch.names),
             )
         return arrays_for(self.graph, leaves)
 
@@ -140,6 +146,14 @@ class TracedStep:
                 "(x, None)",
             )
         return arrays_for(self.graph, leaves)
+
+
+def _other_leaves(given: Sequence[str], wanted: Sequence[str]) -> str:
+    """What is missing in a batch, and what is too much."""
+    missing = [name for name in wanted if name not in given]
+    others = [name for name in given if name not in wanted]
+    parts = [f"missing: {listed(missing)}"] if missing else []
+    return "; ".join([*parts, *([f"not in the example: {listed(others)}"] if others else [])])
 
 
 def trace(function: Callable[..., Any], params: Any, batch: Any, **options: Any) -> Graph:
@@ -195,6 +209,7 @@ def record(
         checked_seed(seed), span, order, reduction, sparse,
         None if data_dtype is None else float_argument(data_dtype, span),
     )  # fmt: skip
+    check_optimizer(optimizer, span)
     try:
         return _recorded(request)
     except GraphcError as error:
@@ -209,7 +224,7 @@ def _recorded(request: TraceRequest) -> TracedStep:
     except Exception as error:
         # An array as long as the batch may be used as only a constant can be: as an index of a
         # list, or to write into. The step is then for one batch size.
-        if not sessions[0].sized_arrays:
+        if not (sessions and sessions[0].sized_arrays):
             raise
         try:
             traced, sized = _run(request, fixed=True)
@@ -273,7 +288,7 @@ def _run(
     traced = TracedStep(
         graph, session.first.build(), session.initial, param_form, state_form, batch_form,
         exact or session.exact or measured(f, graph), f.asked, needs_whole(f),
-        (*dtype_notes(request), *session.notes),
+        (*dtype_notes(request), *list_notes(request), *session.notes),
         session.size, result,
     )  # fmt: skip
     return traced, session.sized

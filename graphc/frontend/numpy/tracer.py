@@ -101,7 +101,7 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin, Traced, InGraph):
     def length(self, plain: bool = False) -> Any:
         """`len(x)`: of a dim of run-time length a Length; a plain number fixes the batch size."""
         if self.ndim == 0:
-            refuse("G0803", "a traced scalar has no len()")
+            refuse("G0803", "a traced scalar has no len()", "it has one entry: write x.shape")
         n = self.shape[0]
         if not isinstance(n, Length) or not (plain or self._session.fixed):
             return n
@@ -192,7 +192,7 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin, Traced, InGraph):
 
     def __iter__(self) -> Iterator[Tracer]:
         if self.ndim == 0:
-            refuse("G0803", "a traced scalar can't be iterated over")
+            refuse("G0803", "a traced scalar can't be iterated over", "it has one entry")
         self._session.note_loop(self._value.type)
         return (self[i] for i in range(self.length(plain=True)))
 

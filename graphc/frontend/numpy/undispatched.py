@@ -95,7 +95,7 @@ def _drawing(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
 
 _DRAWING = (
     "rand", "randn", "random", "random_sample", "randint", "normal", "uniform", "standard_normal",
-    "permutation", "choice", "binomial", "exponential", "default_rng", "RandomState",
+    "permutation", "choice", "binomial", "exponential", "default_rng",
 )  # fmt: skip
 
 

@@ -137,7 +137,8 @@ def matmul(f: Builder, a: Operand, b: Operand) -> Value:
     x, y = _common(f, (a, b))
     require(x.rank > 0 and y.rank > 0, f"a matrix product of shapes {x.shape} and {y.shape}")
     good = x.shape[-1] == y.shape[-2:][0]
-    require(good, f"shapes {x.shape} and {y.shape} do not match for a product")
+    help = "the last dim of the left one is as long as the first of the last two of the right one"
+    require(good, f"shapes {x.shape} and {y.shape} do not match for a product", help=help)
     batch = _BATCH[: max(x.rank, y.rank, 2) - 2]
     rows, columns = "m" * (x.rank > 1), "n" * (y.rank > 1)
     left, right = _lead(f, x, y, batch), _lead(f, y, x, batch)

@@ -179,9 +179,16 @@ def _report_unused(
             "G0302",
             "no parameter reaches the loss by a differentiable path",
             span=objective.origin or graph[objective.loss].origin,
+            help="float params are trained, integers are not; round, argmax, comparisons and "
+            "stop_gradient let no gradient through",
         )
-    for v in trained:
-        if v not in used:
-            message = f"parameter '{v}' does not reach the loss: it is not trained"
-            note = GraphcError("G0303", message, span=graph.variables[v].origin)
-            warnings.warn(GraphcWarning(note.render().replace("error", "warning", 1)), stacklevel=2)
+    unused = [v for v in trained if v not in used]
+    for number, v in enumerate(unused[:MANY], 1):
+        message = f"parameter '{v}' does not reach the loss: it is not trained"
+        if number == MANY and len(unused) > MANY:
+            message += f"; nor do {len(unused) - MANY:,} others"
+        note = GraphcError("G0303", message, span=graph.variables[v].origin)
+        warnings.warn(GraphcWarning(note.render().replace("error", "warning", 1)), stacklevel=2)
+
+
+MANY = 5  # parameters that are named one by one
