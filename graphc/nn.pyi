@@ -16,6 +16,7 @@ _Scalar: TypeAlias = bool | int | float
 _Operand: TypeAlias = _Array | np.generic | _Scalar
 _Axis: TypeAlias = int | Sequence[int] | None
 _Key: TypeAlias = int | builtins.slice | EllipsisType | _Array | None
+_Method: TypeAlias = Literal["nearest", "linear", "cubic"]
 _Padding: TypeAlias = Literal["same", "valid", "causal"] | int | Sequence[int | Sequence[int]]
 
 def abs(
@@ -1300,6 +1301,19 @@ def reshape(
     shape: int | Sequence[int],
 ) -> _Array:
     """`y` has x's entries in row-major order in `shape`, where one length may be -1
+    """
+
+def resize(
+    x: _Operand,
+    lengths: int | Sequence[int],
+    method: _Method = 'nearest',
+    align_corners: bool = False,
+) -> _Array:
+    """`y` is x [n, length.., c] with other lengths, between whose entries it interpolates
+
+    An entry is a pixel with a width: entry i of y lies at (i + 1/2) * n / m - 1/2 of x, as in
+    TensorFlow and jax.image; with align_corners at i * (n - 1) / (m - 1). Beyond the ends x has its
+    last entries. "cubic" is the convolution of Keys (1981).
     """
 
 def reverse(

@@ -34,6 +34,7 @@ _Scalar: TypeAlias = bool | int | float
 _Operand: TypeAlias = _Array | np.generic | _Scalar
 _Axis: TypeAlias = int | Sequence[int] | None
 _Key: TypeAlias = int | builtins.slice | EllipsisType | _Array | None
+_Method: TypeAlias = Literal["nearest", "linear", "cubic"]
 _Padding: TypeAlias = Literal["same", "valid", "causal"] | int | Sequence[int | Sequence[int]]
 '''
 
@@ -43,6 +44,7 @@ WORDS = {
     "Operand": "_Operand",
     "Scalar": "_Scalar",
     "Padding": "_Padding",
+    "Method": "_Method",
     "Value": "_Array",
     "Axis": "_Axis",
     "DType | str": "DTypeLike",

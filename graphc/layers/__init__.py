@@ -28,6 +28,7 @@ from graphc.layers.convolution import (
     GlobalAvgPool,
     GlobalMaxPool,
     MaxPool,
+    Upsample,
 )
 from graphc.layers.core import Dense, Dropout, Embedding, Flatten, Sequential
 from graphc.layers.normalization import BatchNorm, GroupNorm, LayerNorm, RMSNorm
@@ -59,6 +60,7 @@ __all__ = [
     "MultiHeadAttention",
     "RMSNorm",
     "Sequential",
+    "Upsample",
 ]
 
 # What others call them, in lower case, without the number of dims.
@@ -76,7 +78,7 @@ _ELSEWHERE = {
     "reshape": "lambda x: x.reshape(x.shape[0], ...)", "identity": "lambda x: x",
     "module": "a dataclass with __call__", "modulelist": "a list", "add": "x + y",
     "concatenate": "np.concatenate", "input": "nothing: sizes are explicit",
-    "parameter": "graphc.param",
+    "parameter": "graphc.param", "upsampling": "Upsample",
 }  # fmt: skip
 
 

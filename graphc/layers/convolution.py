@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from graphc import init, nn
 from graphc.frontend.numpy.layer_calls import layer_call
 from graphc.layers.base import GLOROT, NO_DECAY, Array, Layer, Sizes
+from graphc.ops.composites.resizing import Method
 from graphc.ops.composites.sliding import Padding
 from graphc.ops.initializers import Initializer
 from graphc.support.errors import GraphcError
@@ -131,6 +132,24 @@ class ConvTranspose3d(ConvTranspose):
 
 def _each(sizes: Sizes, rank: int) -> Sequence[int]:
     return (sizes,) * rank if isinstance(sizes, int) else tuple(sizes)
+
+
+@dataclass(eq=False, repr=False)
+class Upsample(Layer):
+    """`y` is x [n, length.., c] with each length times `factor`: "nearest", "linear" or "cubic"
+
+    For others than whole factors, `nn.resize` takes the lengths.
+    """
+
+    factor: Sizes = 2
+    method: Method = "nearest"
+
+    @layer_call
+    def __call__(self, x: Array) -> Array:
+        lengths = x.shape[1:-1]
+        factors = _each(self.factor, len(lengths))
+        sizes = [n * k for n, k in zip(lengths, factors, strict=True)]
+        return nn.resize(x, sizes, self.method)
 
 
 # -- pooling -------------------------------------------------------------------------------------

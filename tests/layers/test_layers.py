@@ -83,6 +83,7 @@ MORE: dict[str, tuple[Any, Any]] = {
         lambda: L.MultiHeadAttention(8, 4, kv_heads=2, rotary=True, dropout=0.1, bias=False),
         (5, 8),
     ),
+    "upsampled": (lambda: L.Sequential(L.Upsample(2, "linear"), L.Conv1d(3, 2, 3)), (4, 3)),
     "pooled": (lambda: L.Sequential(L.Conv2d(2, 4, 3), L.GlobalMaxPool()), (4, 4, 2)),
     "averaged": (lambda: L.Sequential(L.Conv1d(2, 4, 3), L.GlobalAvgPool(), L.Flatten()), (4, 2)),
 }

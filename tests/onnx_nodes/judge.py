@@ -48,7 +48,12 @@ def _batch(cases: Sequence[Case]) -> dict[str, Any]:
 def _traced(cases: Sequence[Case]) -> Any:
     params = {"w": np.zeros(1, np.float32)}
     return graphc.trace(
-        _step(cases), params, _batch(cases), optimizer=graphc.optim.sgd(0.1), whole=["*"]
+        _step(cases),
+        params,
+        _batch(cases),
+        optimizer=graphc.optim.sgd(0.1),
+        whole=["*"],
+        data_dtype="float64",
     )
 
 
@@ -57,7 +62,13 @@ def wrong(cases: Sequence[Case], backend: Backend) -> dict[str, str]:
     params = {"w": np.zeros(1, np.float32)}
     batch = _batch(cases)
     with graphc.compile(
-        _step(cases), params, batch, optimizer=graphc.optim.sgd(0.1), whole=["*"], backend=backend
+        _step(cases),
+        params,
+        batch,
+        optimizer=graphc.optim.sgd(0.1),
+        whole=["*"],
+        data_dtype="float64",
+        backend=backend,
     ) as trainer:
         results = trainer.step(batch)
     found = {}

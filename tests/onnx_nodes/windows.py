@@ -152,3 +152,39 @@ def col2im(c: Call, x: Any, image: Any, block: Any) -> Any:
         result = result + np.pad(y, [(0, 0), (0, 0), *zip(before, after, strict=True)])
     cut = tuple(slice(pads[i], pads[i] + int(m)) for i, m in enumerate(image))
     return result[(slice(None), slice(None), *cut)]
+
+
+# -- resizing --------------------------------------------------------------------------------------
+
+
+@onnx("Resize", static=(1, 2, 3))
+def resize(c: Call, x: Any, roi: Any = None, scales: Any = None, sizes: Any = None) -> Any:
+    axes = [a % x.ndim for a in c.get("axes", range(x.ndim))]
+    given = scales if sizes is None else sizes
+    wanted = dict(zip(axes, (float(v) for v in given), strict=True))
+    if sizes is None:
+        wanted = {a: x.shape[a] * s for a, s in wanted.items()}
+    lengths = [wanted.get(a, x.shape[a]) for a in range(x.ndim)]
+    mode, place = c.get("mode", b"nearest"), c.get("coordinate_transformation_mode", b"half_pixel")
+    plain = place in (b"half_pixel", b"align_corners") and not c.get("antialias")
+    rounded = c.get("nearest_mode", b"round_prefer_floor") != b"round_prefer_floor"
+    if (
+        not plain
+        or c.get("exclude_outside")
+        or c.get("keep_aspect_ratio_policy", b"stretch") != b"stretch"
+    ):
+        raise NotOffered("resizing with other places, antialiasing, or a kept aspect ratio")
+    whole = all(n % m == 0 for n, m in zip(lengths, x.shape, strict=True))
+    if mode == b"nearest" and (rounded or place != b"half_pixel" or not whole):
+        raise NotOffered("nearest entries, rounded otherwise")
+    if any(n != int(n) for n in lengths) or c.get("cubic_coeff_a", -0.75) != -0.75:
+        raise NotOffered("scales that give no whole lengths, other cubic kernels")
+    y = nn.resize(
+        x[..., None][None], [int(n) for n in lengths], mode.decode(), place != b"half_pixel"
+    )
+    return y[0, ..., 0]
+
+
+@onnx("Upsample", static=(1,))
+def upsample(c: Call, x: Any, scales: Any) -> Any:
+    return resize(c, x, None, scales)

@@ -21,11 +21,12 @@ from graphc.ops.composites import (
     recurrent,
     reductions,
     replicas,
+    resizing,
     shaping,
 )
 
 __all__ = [
     "activations", "angles", "arithmetic", "attention", "bits", "convolution", "creation", "losses",
     "matrix_products", "normalization", "picking", "pooling", "recurrent", "reductions", "replicas",
-    "shaping",
+    "resizing", "shaping",
 ]  # fmt: skip

@@ -105,6 +105,7 @@ CASES: list[tuple[Callable[..., Any], tuple[np.ndarray, ...]]] = [
         (normal(1, 2, 2, 2), normal(3, 2, 2, 1), normal(2)),
     ),
     (lambda f, x: f.avg_pool(x, 3, 2, 1, ceil_mode=True, count_include_pad=True), (normal(1, 6, 2),)),
+    (lambda f, x: f.resize(x, (3, 2), "cubic"), (normal(1, 2, 3, 1),)),
     (lambda f, x: f.group_norm(x, 2), (normal(2, 3, 4),)),
     (lambda f, x: f.top_k(x, 2)[0], (normal(2, 4),)),
     (lambda f, x: f.rotary(x, interleaved=True), (normal(3, 4),)),

@@ -82,6 +82,7 @@ KEEP: list[tuple[Make, tuple[Any, ...]]] = [
     (lambda f, x: f.conv_transpose1d(x, weights(f, 3, 6, 2), stride=2), (BATCH, None, None)),
     (lambda f, x: f.avg_pool(x, 2, ceil_mode=True), (BATCH, None, None)),
     (lambda f, x: f.group_norm(x, 3), (BATCH, None, None)),
+    (lambda f, x: f.resize(x, 8), (BATCH, None, None)),
     (lambda f, x: f.top_k(x, 2)[1], (BATCH, None, None)),
     (lambda f, x: f.rotary(x), (BATCH, None, None)),
     (lambda f, x: f.global_max_pool(x), (BATCH, None)),

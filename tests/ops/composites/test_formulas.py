@@ -162,3 +162,22 @@ def test_a_transposed_convolution_is_the_transpose(size: int, stride: int) -> No
     there = compute(lambda f, y, w: f.conv1d(y, f.transpose(w, (0, 2, 1)), stride=stride), y, w)
     assert back.shape == y.shape
     assert (there * x).sum() == pytest.approx((y * back).sum())
+
+
+@pytest.mark.parametrize("method", ["nearest", "linear", "cubic"])
+def test_a_resized_line_stays_a_line_and_constants_stay(method: str) -> None:
+    line = np.arange(12.0).reshape(1, 12, 1)
+    wide = compute(lambda f, x: f.resize(x, 24, method), line).ravel()
+    at = (np.arange(24) + 0.5) / 2 - 0.5
+    want = np.floor(at + 0.5) if method == "nearest" else at
+    near = 0.05 if method == "cubic" else 1e-12
+    np.testing.assert_allclose(wide[6:-6], want[6:-6], atol=near)
+    image = np.full((2, 3, 5, 2), 7.0)
+    other = compute(lambda f, x: f.resize(x, (4, 2), method), image)
+    np.testing.assert_allclose(other, np.full((2, 4, 2, 2), 7.0), rtol=1e-12)
+
+
+def test_aligned_corners_stay() -> None:
+    x = np.array([1.0, 5.0, 2.0]).reshape(1, 3, 1)
+    y = compute(lambda f, x: f.resize(x, 5, "linear", True), x).ravel()
+    np.testing.assert_allclose(y, [1, 3, 5, 3.5, 2])
