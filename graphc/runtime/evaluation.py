@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -31,10 +31,11 @@ def evaluate(
     total, program = Totals(plan.reports), engine.programs[EVALUATE]
     for batch in several(batches):
         check_names(program.inputs, batch)
-        found = engine.step(batch, EVALUATE)
-        if not arrays:
-            found = {k: x for k, x in found.items() if not np.ndim(x) or k not in plan.reports}
-        total.add(found, _examples(program, batch))
+        for part in _of_size(program, batch):
+            found = engine.step(part, EVALUATE)
+            if not arrays:
+                found = {k: x for k, x in found.items() if not np.ndim(x) or k not in plan.reports}
+            total.add(found, _examples(program, part))
     return total.result()
 
 
@@ -55,11 +56,12 @@ def predict(engine: AnyEngine, plan: Plan, batches: Iterable[Batch]) -> Metrics:
         found = [n for n in names if not set(missing) & set(plan.reports[n].needs)]
         if not found or (total.examples and found != names):
             raise _needed(batch, missing, names, plan)
-        names, filled = found, _filled(program, batch, missing)
-        outputs = engine.step(filled, PREDICT)
-        parts = {x for n in names for x in (n, *plan.reports[n].parts)}
-        some = {name: x for name, x in outputs.items() if name in parts}
-        total.add(some, _examples(program, filled))
+        names, wanted = found, {x for n in found for x in (n, *plan.reports[n].parts)}
+        for part in _of_size(program, batch):
+            filled = _filled(program, part, missing)
+            outputs = engine.step(filled, PREDICT)
+            some = {name: x for name, x in outputs.items() if name in wanted}
+            total.add(some, _examples(program, filled))
     if not total.examples:
         raise GraphcError("G0606", "there is no example to predict from")
     return total.result()
@@ -72,6 +74,27 @@ def several(batches: Any) -> Iterable[Any]:
         text = f"this takes several batches, not one ({type(batches).__name__})"
         raise GraphcError("G0611", text, help="put it into a list: [batch]")
     return iterated(batches)
+
+
+def _of_size(program: Program, batch: Batch) -> Iterator[Batch]:
+    """The batch, in parts if it has more examples than the program takes at once."""
+    extents = {name: t.extent(0) for name, t in program.inputs.items() if name in batch}
+    cut = {name: e for name, e in extents.items() if e is not None}
+    limits = {name: program.inputs[name].shape[0] // e.unit for name, e in cut.items()}
+    most = min(limits.values(), default=0)
+    every = {name: array_of(name, batch[name]) for name in cut}
+    arrays = {name: x for name, x in every.items() if x.ndim}
+    counts = {len(x) // cut[name].unit for name, x in arrays.items()}
+    elsewhere = any(e for t in program.inputs.values() for e in t.extents[1:])
+    if not cut or elsewhere or len(counts) != 1 or max(counts) <= most:
+        yield batch  # what is wrong with it, the step says
+        return
+    for start in range(0, max(counts), most):
+        parts = {
+            name: x[start * cut[name].unit : (start + most) * cut[name].unit]
+            for name, x in arrays.items()
+        }
+        yield {**batch, **parts}
 
 
 def _examples(program: Program, batch: Batch) -> int:

@@ -117,6 +117,19 @@ def test_evaluation_counts_every_example_once(strategy: str) -> None:
         np.testing.assert_equal(found[name], x)
 
 
+def test_a_batch_longer_than_the_example_is_taken_in_parts() -> None:
+    data = examples(21)
+    with trainer("mirrored(2)") as made:
+        for function in (made.predict, made.evaluate):
+            whole, cut = function([data]), function(parts(data, 8, 8, 5))
+            assert whole.keys() == cut.keys()
+            for name, x in whole.items():
+                np.testing.assert_array_equal(x, cut[name])
+        with pytest.raises(GraphcError) as caught:  # entries of two lengths are not cut
+            made.evaluate([{**data, "y": data["y"][:20]}])
+        assert caught.value.code in ("G0615", "G0616")
+
+
 def test_a_quotient_of_means_is_weighted_by_examples() -> None:
     def relative(params: Any, batch: Any) -> Any:
         error = np.mean(np.square(batch["x"] @ params["w1"]))
