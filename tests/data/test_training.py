@@ -70,6 +70,18 @@ def test_a_checkpoint_behind_the_last_batch_of_an_epoch_resumes_with_the_next(
         assert second.params_sha256() == wanted
 
 
+def test_a_fit_that_ended_within_an_epoch_goes_on_there() -> None:
+    given = batches()
+    with trainer() as one, trainer() as other:
+        for steps in (2, 5, 3, 2):
+            one.fit(given, steps=steps)
+        other.fit(batches(), epochs=2)
+        assert one.params_sha256() == other.params_sha256()
+        one.fit(given, steps=1)
+        one.fit(batches(), steps=6)  # others begin the epoch anew
+        assert one.trainer.position == data.Position(3)
+
+
 def test_the_epoch_of_the_trainer_decides_which_batches_come() -> None:
     given = batches()
     with trainer() as one, trainer() as other:

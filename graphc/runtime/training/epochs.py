@@ -95,6 +95,11 @@ class Resumable(Protocol):
         ...
 
 
+def is_at(data: Any, position: Position) -> bool:
+    """Whether data know where they are, and are there: an earlier `fit` ended within an epoch."""
+    return isinstance(data, Resumable) and data.position == position
+
+
 class RepeatedBatches:
     """What a user gives: an iterable of batches, or a function that returns one for each epoch.
 

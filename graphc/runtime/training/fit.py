@@ -20,6 +20,7 @@ from graphc.runtime.training.epochs import (
     Epochs,
     RepeatedBatches,
     check_repeatable,
+    is_at,
     is_repeatable,
     iterated,
 )
@@ -98,13 +99,14 @@ def fit_batches(
 ) -> FitHistory:  # fmt: skip
     """Train on batches that are gone over once an epoch.
 
-    Goes on within the epoch of the checkpoint that was resumed, else at the beginning of the data.
+    Goes on within the epoch of the checkpoint that was resumed, or where the data themselves are;
+    else at the beginning of the data.
     """
     if epochs is None and (steps is None or not is_repeatable(data)):
         epochs = 1
     if (_number("epochs", epochs, 1) or 0) > 1:
         check_repeatable(data, "the data")
-    if not trainer.resume_epoch():
+    if not (trainer.resume_epoch() or is_at(data, trainer.position)):
         trainer.position, trainer.ahead = Position(trainer.position.epoch), Ahead()
     trainer.order = ""
     first = counted(trainer.plan.training)
