@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphc.ops.optimizers.optimizer import Transform
+from graphc.ir.op import record_named, record_names
+from graphc.ops.optimizers.optimizer import Optimizer, Transform
 from graphc.support.errors import GraphcError, Span, did_you_mean
 
 
@@ -26,9 +27,7 @@ def _shown(x: Any) -> str:
 
 
 def _help(x: Any) -> str:
-    from graphc import optim
-
-    known = [n for n in optim.__all__ if n.islower()]
+    known = [n for n in record_names() if issubclass(record_named(n) or int, Optimizer)]
     name = x if isinstance(x, str) else getattr(x, "__name__", type(x).__name__)
     name = name.lower()
     if isinstance(x, type) and issubclass(x, Transform):

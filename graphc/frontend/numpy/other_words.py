@@ -278,7 +278,7 @@ _TRAINER: dict[str, str] = {
                     "leave it out: trainer.step computes the gradients and updates the params"),
     **dict.fromkeys(("eval", "eval_step", "test", "test_step"), "write trainer.evaluate(batches)"),
     **dict.fromkeys(("forward", "predict_on_batch", "apply"), "write trainer.predict(batches)"),
-    **dict.fromkeys(("summary", "graph_", "get_config"), "write trainer.graph()"),
+    **dict.fromkeys(("get_config", "get_layer"), "write trainer.graph()"),
     **dict.fromkeys(("lr", "learning_rate", "optimizer"), "write optimizer=graphc.optim.adam("
                     "lr=graphc.hyper(\"lr\", 1e-3)), then trainer.hyper[\"lr\"] = 3e-4"),
     "global_step": "write trainer.steps",
