@@ -298,7 +298,6 @@ def test_tracing_twice_gives_the_same_graph() -> None:
 # -- composites -----------------------------------------------------------------------------------
 
 
-@pytest.mark.filterwarnings("ignore:warning.G0832")  # np.ones((3, 1)) is for batches of 3
 def test_nn_takes_arrays_dtypes_and_lists() -> None:
     def step(params: Any, batch: Any) -> Any:
         a = nn.where(batch["x"] > 0, batch["x"], np.zeros(4, np.float32))

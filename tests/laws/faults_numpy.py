@@ -64,7 +64,7 @@ def _a_plain_size_is_any_batchs(patch: Patch) -> None:
 @fault("sizes")
 def _a_range_is_any_batchs(patch: Patch) -> None:
     """A step is taken for the same one whatever a range over the batch has come to."""
-    patch.setattr(trace, "_holds_for_another_size", lambda request, made: True)
+    patch.setattr(trace, "_holds_for_another_size", lambda *_: True)
 
 
 @fault("dtypes")

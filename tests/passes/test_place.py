@@ -223,7 +223,6 @@ def test_a_parameter_that_is_cut_along_the_batch_stays_cut_in_every_turn() -> No
     assert conversions(graph) == local
 
 
-@pytest.mark.filterwarnings("ignore:warning.G0832")  # a constant as long as the batch
 @pytest.mark.parametrize("strategy", ["mirrored(2)", "mirrored(3)", "zero(2) * accumulate(2)"])
 @pytest.mark.parametrize("examples", [2, 3, 6, 12])
 def test_a_dim_in_units_meets_one_of_fixed_length(strategy: str, examples: int) -> None:
