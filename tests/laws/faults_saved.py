@@ -60,7 +60,7 @@ def _copies_not_restored(patch: Patch) -> None:
 @fault("resume")
 def _the_last_meeting_stays(patch: Patch) -> None:
     """The meeting at the end of a run is a meeting of the run that goes on."""
-    patch.setattr(trainer.Trainer, "_end", lambda self: self.meet())
+    patch.setattr(trainer.Trainer, "end", lambda self: self.meet())
 
 
 @fault("resume")
