@@ -187,13 +187,17 @@ def test_a_loss_that_is_not_finite_is_null(folder: Path, call: Call) -> None:
     assert json.loads(line, parse_constant=pytest.fail)["loss"] is None
 
 
-def test_a_step_without_minimize_can_be_run(folder: Path, call: Call) -> None:
-    text = 'step s(x: f32[batch, 3]) { report m = mean(x) }\ndata train = npz("train.npz", batch=8)'
-    (folder / "m.gc").write_text(text)
+def test_a_step_without_minimize_is_run_if_it_has_a_state(folder: Path, call: Call) -> None:
+    step = "step s(x: f32[batch, 3]) {{ {} report m = mean(x) }}\ndata train = npz("
+    step += '"train.npz", batch=8)'
+    (folder / "m.gc").write_text(step.format("state n: f32 = 0.0; n <- n + 1.0;"))
     result = call("run", "m.gc")
     assert result.status == 0, result.err
     assert "loss" not in result.out
     assert report(call("run", "m.gc", "--json"))["metrics"] == {}
+    (folder / "m.gc").write_text(step.format(""))
+    result = call("run", "m.gc")
+    assert (result.status, "error[G0819]: there is nothing to train" in result.err) == (1, True)
 
 
 # -- plans -----------------------------------------------------------------------------------------
@@ -367,7 +371,8 @@ def test_data_that_does_not_fit_is_told_before_the_training(
 
 
 def test_a_program_without_data_can_be_compiled_and_not_run(folder: Path, call: Call) -> None:
-    (folder / "s.gc").write_text("const batch = 4\n" + NO_DATA)
+    text = "step s(x: f32[batch, 3]) { param w: f32 = 0.5; minimize mean(w * x) with sgd(0.1) }"
+    (folder / "s.gc").write_text(f"const batch = 4\n{text}")
     assert call("compile", "s.gc").status == 0
     result = call("run", "s.gc")
     assert (result.status, "error[G0607]" in result.err) == (1, True)
