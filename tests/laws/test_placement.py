@@ -98,9 +98,10 @@ def _check_bytes(every: Every, choices: list[Choice], seed: int) -> None:
     assert inserted[0] <= min(inserted) + len(every.graph), f"seed {seed}"
 
 
-def test_every_placing_gives_the_same_result() -> None:
+@pytest.mark.parametrize("first", every(2, range(2)))
+def test_every_placing_gives_the_same_result(first: int) -> None:
     checked = 0
-    for seed, choices in problems(GRAPHS)[::10]:
+    for seed, choices in problems(GRAPHS)[10 * first :: 20]:
         every, data = problem(seed), data_for(drawn(seed), BATCH_SIZE)
         if data is None:
             continue
@@ -111,4 +112,4 @@ def test_every_placing_gives_the_same_result() -> None:
             for name, want in data.truth.variables.items():
                 assert within(found.variables[name], want, 1e-4), f"seed {seed}: {name}"
             checked += 1
-    assert checked > 20
+    assert checked > 10

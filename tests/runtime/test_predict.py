@@ -251,8 +251,12 @@ def test_a_step_that_reports_no_array_predicts_nothing() -> None:
 
 
 def test_the_program_of_predictions_is_made_when_it_is_first_asked_for(tmp_path: Any) -> None:
-    data = examples(FULL)
-    with trainer("mirrored(2)") as made:
+    data, new = examples(FULL), 1 + np.random.default_rng().random()  # no plan of it is cached
+
+    def never_seen(params: Any, batch: Any) -> Any:
+        return loss_fn(params, batch) * new
+
+    with trainer("mirrored(2)", never_seen) as made:
         existing = made.trainer.plan.programs.existing
         assert "evaluate" in existing
         assert "predict" not in existing

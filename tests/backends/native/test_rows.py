@@ -337,6 +337,7 @@ for optimizer in test_rows.OPTIMIZERS:
 """
 
 
+@pytest.mark.ci
 def test_the_bits_are_the_same_on_all_devices_instruction_sets_and_threads() -> None:
     paths = [str(Path(__file__).parent), str(ROOT / "tests")]
     found = set()
