@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 
@@ -30,6 +32,7 @@ def installed(name: str, target: Path) -> Path:
     return target / "site"
 
 
+@pytest.mark.ci
 def test_the_numpy_backend_conforms() -> None:
     done = conformance("numpy")
     assert done.returncode == 0, done.stdout
