@@ -28,6 +28,22 @@ def test_the_backend_of_the_document_is_one(tmp_path: Path) -> None:
     assert made.kernel(Sub(), [ones, ones]) is NotImplemented
 
 
+def test_the_start_of_the_site_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    transcripts.workplace(tmp_path, monkeypatch)
+    (block,) = transcripts.blocks(SPEC / "index.md", "python")
+    (tmp_path / "start.py").write_text(block.text, encoding="utf-8")
+    made = runpy.run_path(str(tmp_path / "start.py"))
+    assert made["history"]["val_accuracy"][-1] > 0.9
+    assert made["logits"].shape == (3, 10) and (tmp_path / "digits.safetensors").exists()
+
+
+def test_the_site_has_every_page() -> None:
+    nav = (SPEC.parent / ".mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2]
+    assert sorted(re.findall(r": (\S+\.md)$", nav, re.MULTILINE)) == sorted(
+        page.name for page in SPEC.glob("*.md")
+    )
+
+
 def test_the_kernels_in_the_document_are_those_of_the_example(update: bool) -> None:
     assert transcripts.check(SPEC / "native.md", update) == 1
 
