@@ -76,8 +76,9 @@ def compile(
                    both, nothing can be trained: `predict` and `evaluate` run what loss_fn computes,
                    which may be a forward pass that returns an array or a tree of arrays
     strategy:      such as "mirrored(4) * accumulate(2)"
-    transport:     how devices exchange: "local", threads of this process, or "mpi", where `mpiexec`
-                   started the script: its processes, which all run it alike, share the devices
+    transport:     how devices exchange: "local", threads of this process, or, where a launcher
+                   started the script as several processes, which all run it alike and share the
+                   devices, "mpi" (mpiexec) or "gloo" (torchrun)
     driver:        what runs the servers and workers of an asynchronous strategy: "threads" of this
                    process, or "ray", processes of their own
     whole:         globs of batch leaves that have no batch dim

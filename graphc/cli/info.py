@@ -112,7 +112,7 @@ def explain_command(code: str | None) -> None:
 @click.command("docs")
 @click.argument("page", required=False)
 def docs_command(page: str | None) -> None:
-    """Print a page of the reference: cli, errors, numpy or ops. Without a page, list them."""
+    """Print a page of the reference: api, cli, errors, numpy or ops. Without a page, list them."""
     if page is None:
         _table((name, text) for name, (_, _, text) in PAGES.items())
         return
@@ -125,6 +125,7 @@ def docs_command(page: str | None) -> None:
 
 # Pages that are made from what is installed: name -> (module, function, title).
 PAGES = {
+    "api": ("graphc.docs.api", "api_markdown", "The public names, with their signatures."),
     "cli": ("graphc.docs.cli", "cli_markdown", "The commands and their options."),
     "errors": ("graphc.docs.errors", "errors_markdown", "The errors, with what to do."),
     "numpy": ("graphc.docs.numpy", "numpy_markdown", "The NumPy functions that can be traced."),

@@ -11,6 +11,7 @@ import pytest
 import transcripts
 
 import graphc
+from graphc.docs.api import MODULES, OTHER_PAGES, SECTIONS, api_markdown
 from graphc.ops.binary import Add, Sub
 from graphc.runtime.backends.executor import KernelBackend
 
@@ -35,6 +36,13 @@ def test_the_start_of_the_site_trains(tmp_path: Path, monkeypatch: pytest.Monkey
     made = runpy.run_path(str(tmp_path / "start.py"))
     assert made["history"]["val_accuracy"][-1] > 0.9
     assert made["logits"].shape == (3, 10) and (tmp_path / "digits.safetensors").exists()
+
+
+def test_the_page_of_the_api_is_fresh_and_has_every_name() -> None:
+    named = [name for names in SECTIONS.values() for name in names.split()]
+    assert sorted([*named, *MODULES, *OTHER_PAGES]) == sorted(graphc.__all__)
+    advice = "write it anew: python -m graphc.docs.api > spec/api.md"
+    assert (SPEC / "api.md").read_text(encoding="utf-8") == api_markdown(), advice
 
 
 def test_the_site_has_every_page() -> None:
