@@ -1,5 +1,4 @@
-"""The options of `graphc run` that say where custom ops come from, and what runs the roles of an
-asynchronous training."""
+"""The options of `graphc run` that say what runs the roles of an asynchronous training."""
 
 from __future__ import annotations
 
@@ -8,8 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-
-from graphc.cli.imports import import_option
 
 if TYPE_CHECKING:
     from graphc.runtime.asynchronous.drivers import DriverPlugin
@@ -25,7 +22,6 @@ def _keep(context: click.Context, option: click.Parameter, value: Any) -> None:
 def driver_options(command: Command) -> Command:
     """Add the options to a command; `chosen_driver` reads them."""
     options: list[Callable[[Command], Command]] = [
-        import_option,
         click.option(
             "--driver", default="threads", show_default=True, expose_value=False, callback=_keep,
             help="Where the servers and workers of an asynchronous strategy run: threads of this "

@@ -18,6 +18,7 @@ from graphc.cli.checkpoint_options import checkpoint_options, load_option, resum
 from graphc.cli.data_files import load_data
 from graphc.cli.drivers import chosen_driver, driver_options
 from graphc.cli.hypers import hyper_option, set_hypers
+from graphc.cli.imports import import_option
 from graphc.cli.job import CommandJob, in_job, is_silent, transport_option
 from graphc.cli.launch import Launchable, restarting_launch_options
 from graphc.cli.logs import log_options
@@ -97,6 +98,7 @@ check_option = click.option(
     "--replay", type=click.Path(path_type=Path),
     help="Repeat a training that --record wrote, bit for bit.",
 )  # fmt: skip
+@import_option
 @driver_options
 @log_options
 @click.option(
