@@ -38,6 +38,17 @@ def test_the_start_of_the_site_trains(tmp_path: Path, monkeypatch: pytest.Monkey
     assert made["logits"].shape == (3, 10) and (tmp_path / "digits.safetensors").exists()
 
 
+def test_the_recipes_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = [b.text for b in transcripts.blocks(SPEC / "recipes.md", "python")]
+    (tmp_path / "cook.py").write_text("\n".join(parts), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    made = runpy.run_path(str(tmp_path / "cook.py"))
+    assert made["logits"].shape == made["found"].shape == (100, 2)
+    frozen, before = made["tuned"].variables(), made["trainer"].variables()
+    assert len(made["hashes"]) == 1 and made["trainer"].steps == 40
+    assert frozen.keys() & before.keys() and made["tuned"].steps == 8
+
+
 def test_the_page_of_the_api_is_fresh_and_has_every_name() -> None:
     named = [name for names in SECTIONS.values() for name in names.split()]
     assert sorted([*named, *MODULES, *OTHER_PAGES]) == sorted(graphc.__all__)

@@ -236,17 +236,25 @@ def check_streamable(program: Program) -> None:
     for part in program.parts[: max(1, 2 * len(program.loops))]:  # to the last loop's end
         for x in part:
             if isinstance(x, Kernel | Start) and (why := _needs_all(program, x)):
-                raise GraphcError("G0503", f"%{x.node} {why}", span=x.origin)
+                help = _OF_REPORTS if why == _GATHERS else None
+                raise GraphcError("G0503", f"%{x.node} {why}", span=x.origin, help=help)
             if isinstance(x, Feed) and _is_untimed(program, x):
                 raise GraphcError(
                     "G0503", f"input '{x.source}' is needed whole in every microbatch"
                 )
 
 
+_GATHERS = "gathers a result for every example"
+_OF_REPORTS = (
+    "report it in evaluation only: `if not graphc.training(): graphc.report(...)`; or give the "
+    "batch whole"
+)
+
+
 def _needs_all(program: Program, x: Kernel | Start) -> str | None:
     op = x.op
     if isinstance(op, Conversion) and op.over == "time" and isinstance(op.states[0], Split):
-        return "gathers a result for every example"
+        return _GATHERS
     if len(program.loops) > 1:
         return None  # all microbatches are pulled and kept when the number is asked for
     needs = "needs the number of examples before the last microbatch has arrived"
