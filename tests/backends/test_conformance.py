@@ -38,6 +38,7 @@ def test_the_numpy_backend_conforms() -> None:
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.ci
 def test_a_backend_of_another_package_conforms(tmp_path: Path) -> None:
     done = conformance("plain", installed("plain", tmp_path))
     assert done.returncode == 0, done.stdout
@@ -48,6 +49,7 @@ def test_a_backend_of_another_package_is_short() -> None:
     assert len(lines) < 150
 
 
+@pytest.mark.ci
 def test_a_wrong_kernel_is_named(tmp_path: Path) -> None:
     done = conformance("wrong", installed("wrong", tmp_path))
     assert done.returncode == 1

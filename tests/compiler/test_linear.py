@@ -92,7 +92,7 @@ def first_step(
     ("program", "strategy"),
     [
         (dense, "one_device()"),
-        (many_small, "one_device()"),
+        pytest.param(many_small, "one_device()", marks=pytest.mark.ci),
         pytest.param(dense, "mirrored(2)", marks=pytest.mark.slow),
         pytest.param(dense, "accumulate(2)", marks=pytest.mark.slow),
     ],

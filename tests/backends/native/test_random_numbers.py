@@ -151,6 +151,7 @@ def step_of(draws: Sequence[Random], step: Array) -> Program:
     return schedule(f.build(), exact=True)
 
 
+@pytest.mark.ci
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_draws_of_a_step_are_those_of_the_op(data: st.DataObject) -> None:
