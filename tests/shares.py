@@ -1,4 +1,4 @@
-"""What of generated cases the default command runs; `pytest -m ci` runs the rest."""
+"""What of generated cases the default command runs, what `pytest -m ci` does, and the soaks."""
 
 from __future__ import annotations
 
@@ -6,6 +6,12 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
+
+
+def alternate(values: Iterable[Any]) -> list[Any]:
+    """Every second of the values for CI, the others for the soaks (`pytest -m slow`)."""
+    marks = (pytest.mark.ci, pytest.mark.slow)
+    return [pytest.param(value, marks=marks[i % 2]) for i, value in enumerate(values)]
 
 
 def every(nth: int, values: Iterable[Any]) -> list[Any]:

@@ -25,7 +25,7 @@ from graphc.runtime.trainer import Trainer
 from graphc.strategies import parse_strategy
 from graphc.support.errors import GraphcError
 
-FEW, SEVERAL, MANY = 12, 312, 3012
+FEW, SEVERAL, MANY = 12, 162, 3012
 
 
 def planned(program: Program, strategy: str) -> tuple[Plan, Any]:

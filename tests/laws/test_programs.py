@@ -17,7 +17,7 @@ from laws.programs.grow import grow
 from laws.programs.judge import difference, judge
 from laws.programs.program import Leaf, Program, Statement
 from laws.programs.shrink import shrunk
-from shares import every
+from shares import alternate, every
 
 STRUCTURES = (
     "A view of a product is taken to read one entry",
@@ -43,9 +43,8 @@ def test_programs_are_what_numpy_makes_of_them(first: int) -> None:
     assert refused < SEEDS / 10, "too many programs are refused to show much"
 
 
-@pytest.mark.ci
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("first", range(SEEDS, MORE, 250))
+@pytest.mark.parametrize("first", alternate(range(SEEDS, MORE, 250)))
 def test_two_thousand_programs(first: int) -> None:
     check(range(first, first + 250))
 

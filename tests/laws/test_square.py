@@ -6,6 +6,7 @@ import pytest
 from laws.programs.judge import judge
 from laws.programs.program import Leaf, Program, Statement
 from laws.square import check, drawn, strategy_of
+from shares import alternate
 
 from graphc.strategies import parse_strategy
 
@@ -21,9 +22,8 @@ def test_steps_whose_dims_are_as_long_as_the_batch_are_what_they_are_on_one_devi
         check(seed)
 
 
-@pytest.mark.ci
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("start", range(SEEDS, MORE, PART))
+@pytest.mark.parametrize("start", alternate(range(SEEDS, MORE, PART)))
 def test_two_thousand_steps_whose_dims_are_as_long_as_the_batch(start: int) -> None:
     for seed in range(start, min(start + PART, MORE)):
         check(seed)
