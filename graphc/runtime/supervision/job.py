@@ -189,6 +189,12 @@ class MpiJob:
         ended = re.search(rf"Process name: \[\S+,{process}\] Exit code: (\d+)", said)
         return f" with status {ended[1]}" if ended else ""
 
+    def bereaved(self, process: int) -> bool:
+        """Whether MPI says that this process ended because its connection to another one did."""
+        said = " ".join(self.said.decode(errors="replace").replace("*", " ").split())
+        said = re.sub(r" \[\S+:\d+\] ", " ", said)  # [host:pid] in front of each line
+        return bool(re.search(rf"in Socket closed reported by process \[\d+,{process}\]", said))
+
     def end(self) -> None:
         """Make sure that mpiexec has ended: by SIGTERM, then by SIGKILL."""
         for wait, end in ((2.0, self.process.terminate), (3.0, self.process.kill)):

@@ -235,12 +235,12 @@ class _Watched:
             for m in self.watch.members.values()
         }
         if code == "G0581":  # a peer that died because of it may have been quicker
-            lost = sorted((m for m in self.watch.members.values() if m.dead), key=lambda m: m.ended)
+            lost = [m for m in self.watch.members.values() if m.dead]
         self.printer.only = {m.process for m in lost if m.dead}
         self.end()
         first, fate, more = lost[0], "", f" and {len(lost) - 1} more" * (len(lost) > 1)
         if code == "G0581":
-            first = min(lost, key=lambda m: not self.job.fate(m.process, m.pid))
+            first = min(lost, key=self._blame)
             fate, more = self.job.fate(first.process, first.pid), ""
             if self.watch.missing and not fate:
                 return self._never_came("before others died")  # mpiexec ended them because of it
@@ -248,6 +248,12 @@ class _Watched:
         notes = [f"{self.watch.members[k]}: {stood[k]}" for k in others]
         words = f"{first}{more} {how}{fate}; {last[first.process]}"
         return _noted(ProcessLost(code, words), notes)
+
+    def _blame(self, dead: Member) -> tuple[bool, bool, float]:
+        """What comes first in the order of those that died: mpiexec says that it was the first, or
+        at least not that it ended because of another; else by when its connection ended."""
+        named = bool(self.job.fate(dead.process, dead.pid))
+        return not named, self.job.bereaved(dead.process), dead.ended
 
     # -- an orderly end -------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ import pytest
 from runtime.supervision.conftest import Start
 from shares import every
 
+from graphc.runtime.supervision.job import MpiJob
 from graphc.runtime.supervision.members import Standing
 
 
@@ -173,3 +174,18 @@ def test_a_standing_reads_as_a_sentence() -> None:
     assert str(Standing()) == "before the first step, computing; 0 collectives done"
     waits = Standing(4, 1, "all_reduce", "%w (a.gc:3)", 2.04)
     assert str(waits) == "step 4, waits in all_reduce for %w (a.gc:3) for 2.0 s; 1 collective done"
+
+
+def test_who_ended_because_of_another_is_told_by_mpi() -> None:
+    """What Open MPI says of a process that lost its peer, on several lines with the host before
+    each: it is not the first that died."""
+    job = MpiJob.__new__(MpiJob)
+    job.said = b"""\
+[a:00000] *** An error occurred in Socket closed
+[a:00000] *** reported by process [3345743873,0]
+[a:00000] *** on a NULL communicator
+[a:00000] *** MPI_ERRORS_ARE_FATAL (processes in this communicator will now abort,
+"""
+    assert job.bereaved(0) and not job.bereaved(1)
+    job.said = job.said.replace(b"Socket closed", b"MPI_Allreduce")
+    assert not job.bereaved(0)
