@@ -66,10 +66,9 @@ class Across:
 @lru_cache(maxsize=1)
 def _meet() -> Any:
     """`i64 meet(ptr common, i64 devices)`: whether one has failed."""
-    symbols = machine.load("meet", _module, ("meet",))
+    symbols = machine.load_once("meet", _module, ("meet",))
     kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)
-    function = kind(symbols["meet"])
-    return lambda *xs, keep=symbols: function(*xs)
+    return kind(symbols["meet"])
 
 
 def _module() -> ir.Module:

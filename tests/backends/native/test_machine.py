@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import time
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -163,3 +164,30 @@ def test_generated_code_can_call_the_c_library() -> None:
     symbols = machine.load("gamma", make, ("f",))
     function = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double)(symbols["f"])
     assert function(5.0) == 24.0
+
+
+def test_code_of_all_steps_is_loaded_once_however_many_threads_ask_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Workers of a parameter server begin at the same time. Of code that several of them loaded,
+    all but one was freed, while the others called it."""
+    loaded: list[object] = []
+
+    def load(*_: object) -> dict[str, int]:
+        time.sleep(0.02)
+        loaded.append(object())
+        return {"f": id(loaded[-1])}
+
+    monkeypatch.setattr(machine, "load", load)
+    monkeypatch.setattr(machine, "_KEPT", {})
+    with ThreadPoolExecutor(8) as pool:
+        found = {f.result()["f"] for f in [
+            pool.submit(machine.load_once, "code", ir.Module, ("f",)) for _ in range(8)
+        ]}  # fmt: skip
+    assert len(found) == len(loaded) == 1
+
+
+def test_code_of_which_only_addresses_are_kept_is_never_freed() -> None:
+    sources = Path(machine.__file__).parents[1].rglob("*.py")
+    calls = {p.name: p.read_text().count("machine.load(") for p in sources}
+    assert {name: n for name, n in calls.items() if n} == {"regions.py": 1}  # a step keeps it

@@ -118,11 +118,17 @@ def _sorted(features: dict[str, bool]) -> list[str]:
     return [f"{'+' if on else '-'}{name}" for name, on in sorted(features.items())]
 
 
+_LOADING = threading.Lock()  # of what is kept for good
+
+
 class Symbols(Protocol):
     """The addresses of the functions of a loaded object. They are valid as long as this object
     lives."""
 
     def __getitem__(self, name: str) -> int: ...
+
+
+_KEPT: dict[tuple[str, Target], Symbols] = {}
 
 
 def load(description: str, make: Callable[[], ir.Module], names: tuple[str, ...]) -> Symbols:
@@ -143,6 +149,21 @@ def load(description: str, make: Callable[[], ir.Module], names: tuple[str, ...]
         code = compiled(chosen, text)
         Objects.at(config.cache_folder()).write(key, code)
         return _linked(chosen, code, names)
+
+
+def load_once(description: str, make: Callable[[], ir.Module], names: tuple[str, ...]) -> Symbols:
+    """The functions of a module that all steps of the process use, as `load` gives them.
+
+    They are never freed. Threads that ask at the same time get the same ones: of several, all but
+    the last would be freed under those that call them.
+    """
+    at = description, target()
+    if (symbols := _KEPT.get(at)) is None:
+        with _LOADING:
+            symbols = _KEPT.get(at)
+            if symbols is None:
+                symbols = _KEPT[at] = load(description, make, names)
+    return symbols
 
 
 def _text(module: ir.Module) -> str:

@@ -15,7 +15,6 @@ devices share, and then of a list for each device: the function and the frame of
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 from llvmlite import ir
 
@@ -53,12 +52,7 @@ class GroupedJob:
 
 def in_groups() -> int:
     """The address of the function."""
-    return _symbols()["in_groups"]
-
-
-@lru_cache(maxsize=1)
-def _symbols() -> machine.Symbols:
-    return machine.load("groups", _module, ("in_groups",))
+    return machine.load_once("groups", _module, ("in_groups",))["in_groups"]
 
 
 def _module() -> ir.Module:

@@ -15,7 +15,6 @@ failed. If so, all end there, and nothing is written.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import TypeAlias
 
 from llvmlite import ir
@@ -88,12 +87,7 @@ def new_table(values: Sequence[int]) -> Words:
 
 def sequence() -> int:
     """The address of the function."""
-    return _symbols()["sequence"]
-
-
-@lru_cache(maxsize=1)
-def _symbols() -> machine.Symbols:
-    return machine.load("sequences", _module, ("sequence",))
+    return machine.load_once("sequences", _module, ("sequence",))["sequence"]
 
 
 def _module() -> ir.Module:

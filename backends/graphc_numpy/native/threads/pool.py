@@ -158,8 +158,7 @@ class _Native:
 
     def __init__(self) -> None:
         pointer, number = ctypes.c_void_p, ctypes.c_int64
-        self._symbols = machine.load("threads", _module, ("publish", "lead", "serve"))
-        at = self._symbols
+        at = machine.load_once("threads", _module, ("publish", "lead", "serve"))
         kind = ctypes.CFUNCTYPE(number, pointer, pointer, pointer, number)
         self.publish: Any = kind(at["publish"])
         self.lead: Any = ctypes.CFUNCTYPE(None, pointer)(at["lead"])
