@@ -26,6 +26,7 @@ FLOORS = [
     {"plan"},
     {"compiler", "runtime"},
     {"inspect", "testing", "data"},
+    {"comparison"},
     {"cli"},
     {""},  # the front door: graphc/*.py
     {"layers"},  # written with what a user has

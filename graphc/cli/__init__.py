@@ -29,6 +29,7 @@ COMMANDS = {
     ),
     "export": ("graphc.cli.export", "Write the weights of a checkpoint for other programs."),
     "check": ("graphc.cli.check", "Check that distributed training gives one device's result."),
+    "compare": ("graphc.cli.compare", "Measure strategies beside each other; say which to take."),
     "show": ("graphc.cli.show", "Print or draw the graph after any pass."),
     "opt": ("graphc.cli.show", "Run passes on a graph in text form (.gir)."),
     "fmt": ("graphc.cli.fmt", "Format .gc files."),

@@ -1,0 +1,192 @@
+"""Candidates run on the same batches from the same first values, in rounds, by turns.
+
+What else the machine does meets all of them alike that way. The first round warms up: kernels are
+made, memory is touched. It counts for the loss, and not for the time of a step; on the axis of time
+its steps take as long as later ones.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from math import isfinite
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphc.comparison.candidates import Candidate, Measured, compiled, failed
+from graphc.comparison.stragglers import Slow, SlowedThreads, slowest
+from graphc.compiler.driver import compile_module
+from graphc.frontend.module import Module
+from graphc.plan.plan import Plan
+from graphc.runtime.asynchronous.threads import DRIVER as THREADS
+from graphc.runtime.backends import plugins
+from graphc.runtime.checkpoints.saving import first_values
+from graphc.runtime.results import Metrics, loss_of
+from graphc.runtime.trainer import Trainer
+from graphc.strategies import OneDevice, parse_strategy
+from graphc.support.errors import GraphcError
+from graphc.testing.equivalence import (
+    LAST_PLACES,
+    SLACK,
+    TrainingResult,
+    difference,
+    train,
+    widened,
+)
+
+Batch = Mapping[str, NDArray[Any]]
+Each = Callable[[str], None]  # told what happens, for a progress line
+
+
+@dataclass(frozen=True)
+class Runs:
+    """How to measure.
+
+    batches: of all steps, in their order; rounds: into how many parts they are cut, the first of
+             which warms up
+    slow:    devices, or workers, that compute so many times longer
+    max_bytes: the limit of all devices together, as for a Trainer
+    """
+
+    batches: Sequence[Batch]
+    rounds: int = 6
+    backend: str = "numpy"
+    slow: Slow | None = None
+    max_bytes: int | None = None
+
+    def parts(self) -> Iterator[Sequence[Batch]]:
+        """The batches of each round: as many as there are rounds, unless there are fewer."""
+        count = max(1, min(self.rounds, len(self.batches)))
+        edges = [round(k * len(self.batches) / count) for k in range(count + 1)]
+        for a, b in pairwise(edges):
+            yield self.batches[a:b]
+
+
+class Contestant:
+    """One candidate with its trainer, and what it has shown so far."""
+
+    def __init__(self, plan: Plan, known: Measured, start: Mapping[str, Any], runs: Runs) -> None:
+        self.known, self.plan, slow = known, plan, runs.slow or {}
+        types = plan.programs["evaluate"].variable_types
+        values = {name: np.asarray(a, types[name].dtype.numpy) for name, a in start.items()}
+        driver = SlowedThreads(slow) if slow and known.asynchronous else THREADS.name
+        self.trainer = Trainer(
+            plan, runs.backend, values=values, driver=driver, max_bytes=runs.max_bytes
+        )
+        if not known.asynchronous:
+            known.slowed = slowest(slow, plan.devices)
+        self.losses: list[float | None] = []
+        self.rounds: list[tuple[int, float | None]] = []  # steps, and the seconds that they took
+
+    def run(self, batches: Sequence[Batch], timed: bool) -> None:
+        """A round: the steps of some batches."""
+        inputs = self.plan.training.inputs
+        fed = [{n: np.asarray(b[n], t.dtype.numpy) for n, t in inputs.items()} for b in batches]
+        before, begun = len(self.losses), time.perf_counter()
+        if self.known.asynchronous:
+            note: Callable[[int, Metrics], None] = lambda _, results: self._note(results)  # noqa: E731
+            self.trainer.fit_stream(fed, epochs=1, progress=False, on_step=note)
+        else:
+            for batch in fed:
+                self._note(self.trainer.step(batch))
+        seconds = (time.perf_counter() - begun) * self.known.slowed
+        if timed:
+            self.known.rounds.append(seconds / len(fed))
+        self.rounds.append((len(fed), seconds if timed else None))
+        if numbers := [x for x in self.losses[before:] if x is not None]:
+            self.known.losses.append(fmean(numbers))
+
+    def _note(self, results: Metrics) -> None:
+        self.losses.append(loss_of(results))
+
+    def finish(self) -> TrainingResult:
+        """Note what is known at the end, and give the values of the variables."""
+        known = self.known
+        each = (n * known.step_seconds if took is None else took for n, took in self.rounds)
+        known.ends = list(accumulate(each))
+        known.peak_bytes = self.trainer.engine.footprints[0].peak
+        if self.trainer.observed is not None:
+            known.staleness = dict(sorted(self.trainer.observed.staleness.items()))
+        return TrainingResult(self.trainer.variables(), self.losses, self.trainer.params_sha256())
+
+
+def measure(
+    module: Module, chosen: Sequence[Candidate], runs: Runs, each: Each = lambda text: None
+) -> list[Measured]:
+    """What the candidates show, in their order. One that can't be compiled, or fails, says why.
+
+    Raises G0701 and G0702 for a backend that isn't there.
+    """
+    plugins.backend(runs.backend)
+    start = first_values(compile_module(module, OneDevice()))
+    found: dict[Candidate, Measured] = {}
+    with ExitStack() as stack:
+        there: list[Contestant] = []
+        for candidate in chosen:
+            each(f"compiles {candidate}")
+            try:
+                plan, known = compiled(module, candidate)
+                there.append(Contestant(plan, known, start, runs))
+            except GraphcError as error:
+                found[candidate] = failed(candidate, error)
+                continue
+            stack.callback(there[-1].trainer.close)
+            found[candidate] = known
+        _by_turns(there, runs, found, each)
+        each("trains in float64")
+        _judge(module, there, found, start, runs)
+    return [found[candidate] for candidate in chosen]
+
+
+def _by_turns(
+    there: list[Contestant], runs: Runs, found: dict[Candidate, Measured], each: Each
+) -> None:
+    """Run all rounds; in each, another candidate is the first."""
+    parts = list(runs.parts())
+    for number, batches in enumerate(parts):
+        for contestant in (
+            [*there[number % len(there) :], *there[: number % len(there)]] if there else []
+        ):
+            candidate = contestant.known.candidate
+            each(f"round {number + 1} of {len(parts)}: {candidate}")
+            try:
+                contestant.run(batches, timed=number > 0 or len(parts) == 1)
+            except GraphcError as error:
+                found[candidate] = failed(candidate, error)
+                there.remove(contestant)
+
+
+def _judge(
+    module: Module, there: Sequence[Contestant], found: Mapping[Candidate, Measured],
+    start: Mapping[str, Any], runs: Runs,
+) -> None:  # fmt: skip
+    """Note the rounding errors: the distance from the same training with all floats in float64."""
+    wide = widened(module)
+
+    def trained(of: Module, strategy: str) -> TrainingResult:
+        plan = compile_module(of, parse_strategy(strategy))
+        return train(plan, runs.backend, start, runs.batches)
+
+    alike = [c for c in there if c.known.same_steps]
+    if alike:
+        one = str(OneDevice())
+        exact = trained(wide, one)
+        allowed = SLACK * difference(trained(module, one), exact) + LAST_PLACES
+    for contestant in there:
+        known, result = contestant.known, contestant.finish()
+        if contestant in alike:
+            known.rounding, known.allowed = _finite(difference(result, exact)), allowed
+        elif not known.asynchronous:
+            with suppress(GraphcError):  # it has no steps in float64
+                exactly = trained(wide, known.candidate.strategy)
+                known.rounding = _finite(difference(result, exactly))
+
+
+def _finite(x: float) -> float | None:
+    return x if isfinite(x) else None

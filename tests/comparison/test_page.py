@@ -1,0 +1,34 @@
+"""The page about comparisons shows what is printed, but for what is measured."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import transcripts
+
+PAGE = Path(__file__).parents[2] / "spec" / "comparing.md"
+
+
+def unmeasured(text: str) -> list[list[str]]:
+    """The words of each line, without times, sizes, and numbers of asynchronous runs."""
+    text = re.sub(
+        r"[\d.]+ (s|ms|µs|B|KB|MB)(?=\W|$)|\d[\d.]*e-\d+", "MEASURED", text, flags=re.MULTILINE
+    )
+    text = re.sub(r"staleness 0: .*(?= \()", "staleness ...", text)
+    text = re.sub(r"\b\d+\.\d{4}\b", "LOSS", text)
+    return [line.split() for line in text.strip().splitlines()]
+
+
+@pytest.mark.parametrize("number", [0, pytest.param(1, marks=pytest.mark.ci)])
+def test_what_the_page_shows_is_printed(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transcripts.workplace(tmp_path, monkeypatch)
+    ((command, shown),) = transcripts.commands(transcripts.blocks(PAGE, "text")[number])
+    printed = unmeasured(transcripts.printed(command))
+    last = next(k for k, line in enumerate(printed) if line[:1] == ["take"])
+    assert printed[:last] == unmeasured(shown)[:last]
+    if number == 0:  # only one candidate can be taken
+        assert printed == unmeasured(shown)
