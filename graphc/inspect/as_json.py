@@ -8,7 +8,7 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any
 
-from graphc.ir.graph import Graph, Node, Objective, Variable
+from graphc.ir.graph import Because, Graph, Node, Objective, Variable
 from graphc.ir.op import snake
 from graphc.ir.placement import Axis, Mesh, Placement
 from graphc.ir.types import DType, Extent, TensorType
@@ -61,14 +61,23 @@ def _variable(v: Variable) -> dict[str, Any]:
 
 
 def _node(n: Node) -> dict[str, Any]:
-    because = n.because and {f.name: getattr(n.because, f.name) for f in fields(n.because)}
     return {
         "name": n.name, "op": n.op.name,
         "attributes": {name: _value(x) for name, x in n.op.attributes.items()},
         "operands": list(n.operands), "type": _type(n.type),
-        "needs": [_placement(p) for p in n.needs], "scope": n.scope, "order": str(n.order),
-        "because": because, "origin": _origin(n.origin),
+        "needs": [placement_in_json(p) for p in n.needs], "scope": n.scope, "order": str(n.order),
+        "because": n.because and because_in_json(n.because), "origin": _origin(n.origin),
     }  # fmt: skip
+
+
+def because_in_json(b: Because) -> dict[str, Any]:
+    """Why a node was inserted, as plain values."""
+    named = {f.name: getattr(b, f.name) for f in fields(b)}
+    placed = {k: None if named[k] is None else placement_in_json(named[k]) for k in _PLACED}
+    return named | placed | {"operand": None if b.operand < 0 else b.operand}
+
+
+_PLACED = ("have", "need")
 
 
 def _objective(o: Objective) -> dict[str, Any]:
@@ -83,7 +92,8 @@ def _origin(span: Span | None) -> dict[str, Any] | None:
     return {f.name: getattr(span, f.name) for f in fields(span)} if span else None
 
 
-def _placement(placement: Placement) -> dict[str, str]:
+def placement_in_json(placement: Placement) -> dict[str, str]:
+    """The state along each axis on which the value is not replicated."""
     return {axis: str(state) for axis, state in placement}
 
 
@@ -91,7 +101,7 @@ def _type(t: TensorType) -> dict[str, Any]:
     extents = [e and str(e) for e in t.extents] or [None] * t.rank
     return {
         "text": type_text(t), "shape": list(t.shape), "dtype": t.dtype.name,
-        "extents": extents, "placement": _placement(t.placement),
+        "extents": extents, "placement": placement_in_json(t.placement),
     }  # fmt: skip
 
 

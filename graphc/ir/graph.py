@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -27,15 +27,31 @@ STEP = "step"  # the state that counts the updates: see Builder.step_count
 
 @dataclass(frozen=True, slots=True)
 class Because:
-    """Why a pass inserted a node: the pass, what it did, for which user, and the reason."""
+    """Why a pass inserted a node: the pass, what it did, for which user, and the reason.
+
+    consumer:   the node that asked for it, or the name of a result of the step: see `end`
+    operand:    which operand of the consumer it is, or leads to; -1 if that is not one
+    end:        'output' or 'update' if the consumer is not a node, but an output or a variable
+    have, need: the placement that the converted value has, and the one that the consumer needs;
+                None unless a value is converted
+    """
 
     by: str
     rule: str
     consumer: str = ""
     reason: str = ""
+    operand: int = -1
+    end: str = ""
+    have: Placement | None = None
+    need: Placement | None = None
+
+    def restated(self, by: str, rule: str, reason: str) -> Because:
+        """The same need, which another pass meets in its own way."""
+        return replace(self, by=by, rule=rule, reason=reason)
 
     def __str__(self) -> str:
-        target = f", for %{self.consumer}" if self.consumer else ""
+        named = f"{self.end} {self.consumer}" if self.end else f"%{self.consumer}"
+        target = f", for {named}" if self.consumer else ""
         return f"{self.by}: {self.rule}{target}" + (f": {self.reason}" if self.reason else "")
 
 

@@ -46,6 +46,7 @@ from graphc.text.syntax import check_limits, fail, mean, short, span_of, syntax_
 
 MOST_COORDINATES = 1 << 20  # along an axis, and leaves or tiles
 _KINDS = ("param", "state", "slot", "hyper", "outer")
+_ENDS = ("output", "update")
 
 
 def parse(text: str, file: str = "<ir>") -> Graph:
@@ -198,10 +199,25 @@ class _ToGraph(Transformer[Token, Graph]):
         return name
 
     def because(
-        self, by: str, rule: Token, consumer: Token | None, reason: Token | None
-    ) -> Because:
-        target = _value_name(consumer) if consumer is not None else ""
-        return Because(by, _string(rule), target, _string(reason) if reason is not None else "")
+        self, by: str, rule: Token, consumer: tuple[str, str, int] | None, reason: Token | None,
+        converted: tuple[Placement, Placement] | None,
+    ) -> Because:  # fmt: skip
+        end, target, operand = consumer or ("", "", -1)
+        have, need = converted or (None, None)
+        why = _string(reason) if reason is not None else ""
+        return Because(by, _string(rule), target, why, operand, end, have, need)
+
+    def converted(self, have: Placement, need: Placement) -> tuple[Placement, Placement]:
+        return have, need
+
+    def consumer(self, name: Token, operand: Token | None) -> tuple[str, str, int]:
+        return "", _value_name(name), -1 if operand is None else _count(operand)
+
+    def consumer_end(self, end: Token, name: str) -> tuple[str, str, int]:
+        if end.value not in _ENDS:
+            text = f"'{short(end)}' is no end of a step"
+            raise fail(end, "G0901", text, mean(end, " ".join(_ENDS)))
+        return end.value, name, -1
 
     def origin(self, file: str, line: Token, col: Token, length: Token | None) -> Span:
         return Span(file, _int(line), _int(col), 1 if length is None else _int(length))
@@ -361,6 +377,13 @@ def _int(token: Token) -> int:
     value = _number(token)
     if not isinstance(value, int):
         raise fail(token, "G0905", f"an integer is needed here, not {short(token)}")
+    return value
+
+
+def _count(token: Token) -> int:
+    value = _int(token)
+    if value < 0:
+        raise fail(token, "G0905", f"a number from 0 on is needed here, not {short(token)}")
     return value
 
 

@@ -134,8 +134,13 @@ def _objective_text(o: Objective, locs: bool) -> str:
 
 def _because_text(b: Because) -> str:
     text = f"because {name_text(b.by)}: {json.dumps(b.rule)}"
-    text += f" for {value_name(b.consumer)}" if b.consumer else ""
-    return f"{text}: {json.dumps(b.reason)}" if b.reason else text
+    if b.consumer:
+        named = f"{b.end} {name_text(b.consumer)}" if b.end else value_name(b.consumer)
+        text += f" for {named}" + (f" operand {b.operand}" if b.operand >= 0 else "")
+    text += f": {json.dumps(b.reason)}" if b.reason else ""
+    if b.have is not None and b.need is not None:
+        text += f" from {placement_text(b.have)} to {placement_text(b.need)}"
+    return text
 
 
 def _origin_text(span: Span) -> str:

@@ -103,7 +103,7 @@ DATA_SPLIT = Placement((("data", Split(0)),))
 FULL_NODE = Node(
     "y", AllReduce("data", "max"), ("x", "x"), TensorType((2,), F32, (BATCH,), DATA_SPLIT),
     scope="grad/layer", origin=Span("a.gc", 3, 4, 5),
-    because=Because("partition", "P -> R", "z", "z needs it"),
+    because=Because("partition", "P -> R", "z", "z needs it", 1, "", DATA_SPLIT, Placement()),
     needs=(DATA_SPLIT, Placement()), order=parse_orders("turns=tree"),
 )  # fmt: skip
 FULL_VARIABLE = Variable(
@@ -147,15 +147,25 @@ def test_every_field_of_a_node_a_variable_and_an_objective_reads_back() -> None:
     for piece in (
         "slot w.m : f32[] of w no decay order tree fill 0.5 aggregate mean on read sparse off  @ a.gc:1:1\n",
         '{axis="data", op="max"}  needs {data:S(0)}, {}  scope grad/layer  order "turns=tree"  '
-        'because partition: "P -> R" for %z: "z needs it"  @ a.gc:3:4+5\n',
+        'because partition: "P -> R" for %z operand 1: "z needs it" from {data:S(0)} to {}'
+        "  @ a.gc:3:4+5\n",
         "minimize %y with (1, 2.5) of %x, %y over w, v order tree reduction mean sparse on every 3  @ a.gc:9:2\n",
     ):
         assert piece in text
 
 
-@pytest.mark.parametrize("because", [Because("p", "r"), Because("p", "", "", "why"), None])
+PARTS = [
+    Because("p", "r"), Because("p", "", "", "why"), Because("p", "r", "w", end="update"),
+    Because("p", "r", "an odd name", "why", end="output", have=DATA_SPLIT, need=Placement()),
+    Because("p", "r", "z", operand=0), Because("p", "r", have=Placement(), need=DATA_SPLIT), None,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("because", PARTS)
 def test_parts_of_because_may_be_missing(because: Because | None) -> None:
-    round_trip(one_node(Const(1.0), because=because))
+    text = round_trip(one_node(Const(1.0), because=because))
+    if because and because.end:
+        assert f" for {because.end} " in text
 
 
 STATES: list[State] = [Split(0), Split(12), Partial(), Partial("max"), Partial("min"), Varying(),

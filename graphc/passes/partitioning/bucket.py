@@ -217,16 +217,17 @@ class _Joined:
         *lead, size = total.tensor.shape
         at, each = 0, sum(prod(n.tensor.shape) for n in members) // size
         for node in members:
+            own = (node.because or why).restated(why.by, why.rule, why.reason)
             n = prod(node.tensor.shape) // each
             op = op_named("slice")(len(lead), at, at + n)  # type: ignore[call-arg]
             t = replace(total.tensor, shape=(*lead, n))
             part = replace(
                 node, name=self._new(f"{node.name}.part"), op=op, operands=(total.name,), type=t,
-                because=why,
+                because=own,
             )  # fmt: skip
             back = op_named("reshape")(node.tensor.shape)  # type: ignore[call-arg]
             yield part
-            yield replace(node, op=back, operands=(part.name,), because=why)
+            yield replace(node, op=back, operands=(part.name,), because=own)
             at += n
 
 

@@ -180,9 +180,8 @@ def _write(work: Rewriter, plan: _Plan) -> None:
         assert isinstance(step.op, Conversion)
         before, after = step.op.states
         rule = f"{step.op.axis}: {before} -> {after}"
-        consumer = last.because.consumer if last.because else ""
         reason = f"only parts are sent along {over}, over {link}"
-        why = Because("hierarchical", rule, consumer, reason)
+        why = (last.because or Because("", "")).restated("hierarchical", rule, reason)
         if step is end:
             work.put(replace(last, op=step.op, operands=(x,), type=step.type, because=why))
         else:

@@ -33,6 +33,7 @@ from graphc.ir.varying import varying_nodes
 from graphc.ops.reduce import highest, lowest
 from graphc.passes.base import Pass, register_pass
 from graphc.passes.option_text import Axes, AxisOrders
+from graphc.passes.partitioning.consumers import with_live_consumers
 from graphc.passes.placing.lazy import LazyValues, lazy_nodes, with_lazy_signatures
 from graphc.passes.placing.place import signatures_along
 from graphc.passes.placing.problem import Placed
@@ -69,7 +70,11 @@ class Partition(Pass):
 
 @dataclass
 class _Partitioner:
-    """The graph being made. names: node of the placed graph -> node here, per placement."""
+    """The graph being made.
+
+    made:  node of the placed graph, in a placement -> node here
+    asked: inserted node -> why, once for each consumer
+    """
 
     graph: Graph
     orders: dict[str, Order]
@@ -78,6 +83,7 @@ class _Partitioner:
     made: dict[tuple[str, Placement], str] = field(default_factory=dict)
     order: dict[str, Orders] = field(default_factory=dict)  # of its sums, where chosen
     masked: dict[tuple[str, int, float], str] = field(default_factory=dict)
+    asked: dict[str, list[Because]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.work = Rewriter(self.graph)
@@ -102,7 +108,7 @@ class _Partitioner:
             self.made[node.name, node.type.placement] = self.work.put(self._counted(node))
             return
         operands = [
-            self.converted(x, self._need(node, i), node, self._reason(node, i))
+            self.converted(x, self._need(node, i), _asked(node.name, i, self._reason(node, i)))
             for i, x in enumerate(node.operands)
         ]
         if operands and not node.op.count:
@@ -169,42 +175,50 @@ class _Partitioner:
         outputs, updates = {}, {}
         for name, x in self.graph.outputs.items():
             reason = f"output '{name}' is replicated"
-            outputs[name] = self.converted(x, Placement(), None, reason)
+            asked = Because("partition", "", name, reason, end="output")
+            outputs[name] = self.converted(x, Placement(), asked)
         for name, x in self.graph.updates.items():
             want = self.graph.variables[name].type.placement
             reason = f"variable '{name}' is {want if want.states else 'replicated'}"
-            updates[name] = self.converted(x, want, None, reason, name)
-        return self.work.finish(outputs=outputs, updates=updates)
+            asked = Because("partition", "", name, reason, end="update")
+            updates[name] = self.converted(x, want, asked)
+        return with_live_consumers(self.work.finish(outputs=outputs, updates=updates), self.asked)
 
     # -- conversions ----------------------------------------------------------------------------
 
-    def converted(
-        self, x: str, want: Placement, user: Node | None, reason: str, variable: str = ""
-    ) -> str:
-        """The node that holds the value of `x` in the placement `want`."""
+    def converted(self, x: str, want: Placement, asked: Because) -> str:
+        """The node that holds the value of `x` in the placement `want`. asked: who needs it."""
         node = self.graph[x]
-        if (x, want) in self.made:
-            return self.made.get((x, want), x)
+        have = node.type.placement
+        if name := self.made.get((x, want)):
+            if name in self.asked:
+                rule = self.asked[name][0].rule
+                self._note(name, replace(asked, rule=rule, have=have, need=want))
+            return name
         signatures = self._signatures(x, want) if x in self.lazy else None
         if signatures is not None:
-            self.made[x, want] = self._remake(node, want, signatures, user)
+            self.made[x, want] = self._remake(node, want, signatures, asked)
             return self.made[x, want]
-        if node.type.placement.serves(want):
+        if have.serves(want):
             return x
-        consumer = user.name if user else variable
         name = x
         path = route(node.type, want, self.mesh, self._orders(node), self.scatter_per_microbatch)
         if path is None:
             raise InternalError("G0999", f"%{x}: no conversion from {node.type} to {want}")
         for step, after in path[1]:
+            rule = f"{step.axis}: {step.states[0]} -> {step.states[1]}"
+            why = replace(asked, rule=rule, have=have, need=want)
             if (x, after) not in self.made:
-                rule = f"{step.axis}: {step.states[0]} -> {step.states[1]}"
-                why = Because("partition", rule, consumer, reason)
                 t = node.type.placed(after)
                 own = f"{x}.{'.'.join(step.axes)}"
                 self.made[x, after] = self.work.insert(step, (name,), node, why, name=own, type=t)
             name = self.made[x, after]
+            self._note(name, why)
         return name
+
+    def _note(self, name: str, why: Because) -> None:
+        """Remember one more consumer of an inserted node."""
+        self.asked.setdefault(name, []).append(why)
 
     def _orders(self, node: Node) -> dict[str, Order]:
         """The order of sums along each axis for a node: its own, or the strategy's."""
@@ -239,16 +253,22 @@ class _Partitioner:
         return signatures
 
     def _remake(
-        self, node: Node, want: Placement, signatures: dict[str, Signature], user: Node | None
+        self, node: Node, want: Placement, signatures: dict[str, Signature], asked: Because
     ) -> str:
         """A copy of a lazy node that computes just the part that is needed."""
+        name, reason = self.work.unique(node.name), f"{node.op.name} is made split"
         operands = tuple(
-            self.converted(x, self._from(signatures, i), node, f"{node.op.name} is made split")
+            self.converted(x, self._from(signatures, i), _asked(name, i, reason))
             for i, x in enumerate(node.operands)
         )
-        consumer = user.name if user else ""
-        why = Because("partition", f"made as {want}", consumer, "making it sends nothing")
-        return self.work.insert(node.op, operands, node, why, type=node.tensor.placed(want))
+        why = replace(asked, rule=f"made as {want}", reason="making it sends nothing")
+        self._note(name, why)
+        t = node.tensor.placed(want)
+        return self.work.put(
+            replace(
+                node, name=name, operands=operands, type=t, because=why, needs=(), order=NO_ORDERS
+            )
+        )
 
     def _from(self, signatures: dict[str, Signature], slot: int) -> Placement:
         placement = Placement()
@@ -265,25 +285,31 @@ class _Partitioner:
         fill = _identity(node.op, types)
         for slot, dim in reduced_dims(rule):
             if slot not in node.op.indices:
-                operands[slot] = self._masked(operands[slot], dim, fill, node)
+                operands[slot] = self._masked(operands[slot], dim, fill, node, slot)
         for slot in node.op.indices:
             for dim in range(types[slot].rank):
-                operands[slot] = self._masked(operands[slot], dim, 0, node)
+                operands[slot] = self._masked(operands[slot], dim, 0, node, slot)
         return operands
 
-    def _masked(self, x: str, dim: int, fill: float, user: Node) -> str:
+    def _masked(self, x: str, dim: int, fill: float, user: Node, slot: int) -> str:
         node = self.work.nodes[x]
         t = node.tensor
         uneven = is_uneven(t, self.mesh, dim)
         if not uneven and not (self.short and t.extent(dim)):
             return x
+        reason = "shards of unequal length" if uneven else "the batch may be short"
+        why = Because("partition", f"dim {dim} is padded with {fill:g}", user.name, reason, slot)
         if (x, dim, fill) not in self.masked:
             mask = op_named("mask")(dim=dim, fill=fill)  # type: ignore[call-arg]
-            reason = "shards of unequal length" if uneven else "the batch may be short"
-            rule = f"dim {dim} is padded with {fill:g}"
-            why = Because("partition", rule, user.name, reason)
             self.masked[x, dim, fill] = self.work.insert(mask, (x,), node, why, name=f"{x}.m")
-        return self.masked[x, dim, fill]
+        name = self.masked[x, dim, fill]
+        self._note(name, why)
+        return name
+
+
+def _asked(consumer: str, slot: int, reason: str) -> Because:
+    """Who needs a value, and why, before it is known what is inserted."""
+    return Because("partition", "", consumer, reason, slot)
 
 
 def _variables_at_home(graph: Graph) -> frozenset[str]:

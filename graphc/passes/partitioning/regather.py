@@ -251,4 +251,6 @@ class _Gathered:
             return rewriter.put(replace(node, op=op, operands=operands))
         reason = "it was freed after its last use, so that few are whole at a time"
         rule = node.because.rule if node.because else "gathered again"
-        return rewriter.insert(op, operands, node, Because("regather", rule, user, reason))
+        have, need = (node.because.have, node.because.need) if node.because else (None, None)
+        why = Because("regather", rule, user, reason, have=have, need=need)
+        return rewriter.insert(op, operands, node, why)

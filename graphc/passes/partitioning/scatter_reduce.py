@@ -62,7 +62,9 @@ def _joined(graph: Graph, node: Node, ends: set[str]) -> Node | None:
         return None
     rule = f"{first.axes[0]}: {states[0]} -> {states[1]}"
     reason = f"{first.name} and {then.name} in one"
-    why = Because("scatter_reduce", rule, users[0].name, reason)
+    why = (users[0].because or Because("", "")).restated("scatter_reduce", rule, reason)
+    if node.because and why.have is not None:
+        why = replace(why, have=node.because.have)
     return replace(users[0], op=both, operands=node.operands, because=why)
 
 
