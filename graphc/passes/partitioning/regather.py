@@ -110,9 +110,9 @@ class _Regatherer:
         gathered = {loop: _Gathered(self) for loop in range(-1, self.turns.loops)}
         for node in users:
             if used := self._used(node):
-                gathered[self._loop(node)].ask(used)
+                gathered[self._loop(node)].ask(used, node.name)
         for x in ends:
-            gathered[-1].ask([x])
+            gathered[-1].ask([x], "")
         self.limit = self.layers * max(map(self._layer, (k.uses for k in gathered.values())))
         for node in users:
             used = self._used(node)
@@ -146,7 +146,7 @@ class _Gathered:
     """The gathered values among the uses in a loop, or among those outside.
 
     uses:  the families of each use, in order; at: how many of them have been served
-    asked: the values of each use
+    asked: the values of each use; users: who uses them
     next_uses: family -> its uses that are still to come
     made:  family -> its members in memory, by their old names
     """
@@ -154,17 +154,19 @@ class _Gathered:
     work: _Regatherer
     uses: list[tuple[str, ...]] = field(default_factory=list)
     asked: list[list[str]] = field(default_factory=list)
+    users: list[str] = field(default_factory=list)
     next_uses: dict[str, deque[int]] = field(default_factory=dict)
     at: int = 0
     made: dict[str, dict[str, str]] = field(default_factory=dict)
 
-    def ask(self, values: Sequence[str]) -> None:
+    def ask(self, values: Sequence[str], user: str) -> None:
         """Register a future use."""
         families = tuple(dict.fromkeys(self.work.whole[x] for x in values))
         for family in families:
             self.next_uses.setdefault(family, deque()).append(len(self.uses))
         self.uses.append(families)
         self.asked.append(list(values))
+        self.users.append(user)
 
     def serve(self, user: str, values: Iterable[str]) -> dict[str, str]:
         """The names under which a user finds its values; missing ones are gathered now."""
@@ -176,10 +178,10 @@ class _Gathered:
         self._make_room(needed)
         names = {x: self._member(x, user) for x in values}
         if self.work.prefetch:
-            self._prefetch(user)
+            self._prefetch()
         return names
 
-    def _prefetch(self, user: str) -> None:
+    def _prefetch(self) -> None:
         """Start to gather what is used next, if there is room besides what is used before it."""
         sizes, before = self.work.sizes, set(self.uses[self.at - 1])
         for at in range(self.at, min(self.at + MOST_LOOKAHEAD, len(self.uses))):
@@ -193,7 +195,7 @@ class _Gathered:
             for family in missing:
                 self.made[family] = {}
             for x in gathers:
-                self._member(x, user)
+                self._member(x, self.users[at])
 
     def _gathers_of(self, values: list[str], family: str) -> list[str]:
         """What is gathered first for the values of a family; copies are made for their uses."""
