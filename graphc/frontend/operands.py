@@ -164,7 +164,8 @@ def as_int(x: Any, what: str) -> int:
     try:
         return index(x)
     except TypeError:
-        raise GraphcError("G0810", f"{what} must be an integer, not {x!r}") from None
+        help = "dims are counted from 0, and -1 is the last" if what == "axis" else "write int(i)"
+        raise GraphcError("G0810", f"{what} must be an integer, not {x!r}", help=help) from None
 
 
 def as_axis(axis: Any, what: str = "axis") -> int | tuple[int, ...] | None:

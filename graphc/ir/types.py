@@ -208,7 +208,8 @@ def broadcast_types(a: TensorType, b: TensorType) -> tuple[tuple[int, ...], Exte
         m, x = (a.shape[i], a.extent(i)) if -i <= a.rank else (1, None)
         n, y = (b.shape[i], b.extent(i)) if -i <= b.rank else (1, None)
         if m != n and 1 not in (m, n):
-            raise GraphcError("G0203", f"shapes {_dims(a)} and {_dims(b)} do not match")
+            text = f"shapes {_dims(a)} and {_dims(b)} do not match"
+            raise GraphcError("G0203", text, help=_to_match(a.shape, b.shape))
         if x and y and x != y:
             raise GraphcError(
                 "G0207", f"one dim is called '{x}' in one operand, '{y}' in the other"
@@ -218,6 +219,16 @@ def broadcast_types(a: TensorType, b: TensorType) -> tuple[tuple[int, ...], Exte
         both = x if x == y else (x or y) if n == 1 else None
         extents.append(both if m == n else y if m == 1 else x)
     return tuple(shape), tuple(extents) if any(extents) else ()
+
+
+def _to_match(a: tuple[int, ...], b: tuple[int, ...]) -> str:
+    """What makes two shapes match that do not."""
+    few, many = sorted((a, b), key=len)
+    if a == b[::-1]:
+        return "one is as the transpose of the other: write x.T for one of them"
+    if len(few) == 1 and len(many) == 2 and few[0] == many[0]:
+        return f"dims are aligned from the last one: x[:, None] makes [{few[0]}] [{few[0]},1]"
+    return "dims are aligned from the last one; each pair is equally long, or one of them 1"
 
 
 def _dims(t: TensorType) -> str:

@@ -41,7 +41,9 @@ class Einsum(Op):
         sizes: dict[str, int] = {}
         for x, n in [*zip(left, a.shape, strict=True), *zip(right, b.shape, strict=True)]:
             other = sizes.setdefault(x, n)
-            require(n == other, f"shapes {a.shape} and {b.shape} do not match: {other} against {n}")
+            text = f"shapes {a.shape} and {b.shape} do not match: {other} against {n}"
+            help = f"'{x}' in '{self.spec}' stands for one length"
+            require(n == other, text, help=help)
         return TensorType(tuple(sizes[x] for x in out), a.dtype)
 
     def dims(self, *types: TensorType) -> str:

@@ -43,7 +43,7 @@ class OutOfRange(GraphcError):
         where = f", at {list(position)}" if position and len(position) > 1 else where
         room = f"a dim of {size}" if noun == "index" else f"{size} classes"
         text = f"{what}: {noun} {value} is out of range for {room}{where}"
-        super().__init__("G0506", text)
+        super().__init__("G0506", text, help=_within(value, size, noun))
 
     def standing_at(self, first: Sequence[int]) -> OutOfRange:
         """The error with the position in the whole tensor; `first` is where this shard begins."""
@@ -51,6 +51,14 @@ class OutOfRange(GraphcError):
             return self
         position = tuple(i + k for i, k in zip(self.position, first, strict=True))
         return OutOfRange(self.what, self.value, self.size, position, self.noun)
+
+
+def _within(value: int, size: int, noun: str) -> str:
+    if noun == "index":
+        return f"give indices from 0 to {size - 1}, or make the dim longer"
+    if value < 0:
+        return f"give labels from 0 to {size - 1}; leave examples out by a weight of 0"
+    return f"give labels from 0 to {size - 1}, or logits of {value + 1} classes"
 
 
 def checked(ids: Array, size: int, what: str, noun: str = "index") -> Array:

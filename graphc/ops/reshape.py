@@ -24,7 +24,9 @@ class Reshape(Op):
 
     def infer(self, *types: TensorType) -> TensorType:
         (x,) = types
-        require(prod(self.shape) == x.size, f"can't reshape {x.shape} to {self.shape}")
+        size = prod(self.shape)
+        help = f"{x.size} entries do not fill {size} places; a length of -1 takes what is left"
+        require(size == x.size, f"can't reshape {x.shape} to {self.shape}", help=help)
         require(all(n >= 0 for n in self.shape), f"reshape: bad shape {self.shape}", code="G0206")
         return TensorType(self.shape, x.dtype)
 

@@ -10,6 +10,7 @@ import numpy as np
 from graphc.ir.dims import letters
 from graphc.ir.op import Op, require
 from graphc.ir.types import TensorType
+from graphc.support.errors import GraphcError
 
 if TYPE_CHECKING:
     from graphc.ir.op import Array, Functions, ValueLike
@@ -17,14 +18,22 @@ if TYPE_CHECKING:
 
 def check_dim(op: str, dim: int, rank: int) -> None:
     """Raise G0205 unless 0 <= dim < rank."""
-    require(
-        0 <= dim < rank, f"{op}: there is no dim {dim} in a tensor of rank {rank}", code="G0205"
-    )
+    if not 0 <= dim < rank:
+        text = f"{op}: there is no dim {dim} in a tensor of rank {rank}"
+        raise GraphcError("G0205", text, help=known_dims(rank))
+
+
+def known_dims(rank: int) -> str:
+    """Which dims a tensor of this rank has."""
+    if rank == 0:
+        return "a scalar has no dims: leave the axis out"
+    return "it has dim 0 only" if rank == 1 else f"its dims are 0 to {rank - 1}, or -{rank} to -1"
 
 
 def check_integers(op: str, dtype: object, kind: str) -> None:
     """Raise G0202 unless an operand with indices has an integer dtype."""
-    require(kind in "iu", f"{op}: indices are integers, not {dtype}", code="G0202")
+    help = "convert the indices to i32, or give them in the place of the table if both are swapped"
+    require(kind in "iu", f"{op}: indices are integers, not {dtype}", code="G0202", help=help)
 
 
 def marked(rank: int, dims: Sequence[int], new: Sequence[str] = ()) -> str:

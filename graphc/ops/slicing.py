@@ -118,7 +118,8 @@ class Concat(Op):
             fits = t.rank == first.rank and resized(t.shape, self.dim, 0) == resized(
                 first.shape, self.dim, 0
             )
-            require(fits, f"concat along dim {self.dim}: shapes {first.shape} and {t.shape}")
+            text = f"concat along dim {self.dim}: shapes {first.shape} and {t.shape}"
+            require(fits, text, help=f"only their lengths along dim {self.dim} may differ")
             require(
                 t.dtype == first.dtype,
                 f"concat: dtypes {first.dtype} and {t.dtype} differ",

@@ -128,7 +128,10 @@ def update(name: str, x: Any) -> None:
         known = [v.name for v in f.variables.values() if v.kind == "state"]
         if name not in known:
             text = f"'{name}' is not a state"
-            raise GraphcError("G0809", text, help=did_you_mean(name, known)).at(f.origin)
+            help = did_you_mean(str(name), known) or (
+                f"declare it before: graphc.state({str(name)!r}, 0.0)"
+            )
+            raise GraphcError("G0809", text, help=help).at(f.origin)
         write(session, name, value(f, unwrap(x, f)))
 
 

@@ -153,7 +153,10 @@ def _constant(k: Any) -> list[Item]:
 def _expanded(items: list[Item], rank: int) -> list[Item]:
     """The items with `...` written out, one for each dim."""
     used = sum(k is not None and k is not Ellipsis for k in items)
-    require(used <= rank, f"{used} indices for an array of {rank} dims", code="G0805")
+    text = f"{used} {'index' if used == 1 else 'indices'} for an array of {rank} dims"
+    help = f"write {rank} at most; x[..., 0] is along the last dim"
+    help = "a scalar has no entries: leave the index out" if rank == 0 else help
+    require(used <= rank, text, code="G0805", help=help)
     dots = [i for i, k in enumerate(items) if k is Ellipsis]
     require(len(dots) <= 1, "an index has one `...` at most", code="G0805")
     full: list[Item] = [slice(None)] * (rank - used)

@@ -26,7 +26,9 @@ def _values(f: Builder, arrays: Any, dtype: Any = None) -> list[Value]:
 
 def _joined(f: Builder, parts: Sequence[Value], axis: int) -> Value:
     ranks = {x.rank for x in parts}
-    require(len(ranks) == 1, f"arrays of {sorted(ranks)} dims can't be joined")
+    shapes = ", ".join(str(x.shape) for x in parts[:4])
+    help = f"they are {shapes}: y[:, None] adds a dim, y.reshape(-1) leaves one"
+    require(len(ranks) == 1, f"arrays of {sorted(ranks)} dims can't be joined", help=help)
     return f.concat(list(parts), axis=axis) if len(parts) > 1 else parts[0]
 
 
@@ -47,7 +49,15 @@ def stack(
     f: Builder, arrays: Any, axis: Any = 0, *, dtype: Any = None, casting: str = "same_kind"
 ) -> Value:
     """`stack`"""
-    return f.stack(_values(f, arrays, dtype), axis=as_int(axis, "axis"))
+    parts = _values(f, arrays, dtype)
+    other = next((x for x in parts if x.shape != parts[0].shape), parts[0])
+    help = "np.concatenate joins arrays that differ along one dim"
+    require(
+        other.shape == parts[0].shape,
+        f"arrays of shapes {parts[0].shape} and {other.shape} can't be stacked",
+        help=help,
+    )
+    return f.stack(parts, axis=as_int(axis, "axis"))
 
 
 def _raised(f: Builder, x: Value, rank: int, front: bool = True) -> Value:
@@ -171,7 +181,9 @@ def _cut(f: Builder, ary: Any, where: Any, axis: int, even: bool) -> list[Value]
 
 def _even(n: int, parts: int, exact: bool) -> int | list[int]:
     require(parts > 0, "the number of parts is at least 1", code="G0810")
-    require(not exact or n % parts == 0, f"{n} entries do not split into {parts} equal parts")
+    text = f"{n} entries do not split into {parts} equal parts"
+    help = f"np.array_split(x, {parts}) makes parts that differ in length by one"
+    require(not exact or n % parts == 0, text, help=help)
     if n % parts == 0:
         return parts
     large, size = n % parts, n // parts

@@ -142,7 +142,9 @@ def _written_out(spec: str, values: list[Value]) -> tuple[list[str], str]:
     """The letters of each operand and of the result, with free letters for `...`."""
     left, arrow, out = spec.partition("->")
     terms = left.split(",")
-    require(len(terms) == len(values), f"np.einsum '{spec}' takes {len(terms)} operands")
+    text = f"np.einsum '{spec}' takes {len(terms)} operand{'s' * (len(terms) != 1)}"
+    help = f"it is given {len(values)}; each group of letters before `->` is one operand"
+    require(len(terms) == len(values), text, help=help)
     widths = [v.rank - len(t.replace("...", "")) for t, v in zip(terms, values, strict=True)]
     most = max((w for t, w in zip(terms, widths, strict=True) if "..." in t), default=0)
     free = "".join(c for c in ascii_letters if c not in spec)[: max(0, most)]

@@ -21,7 +21,9 @@ def index_value(f: Builder, ids: Any, n: int, what: str) -> Value:
         given = array_of(ids)
         require(given.dtype.kind in "iu" or given.size == 0, f"{what}: {given.dtype}", code="G0805")
         inside = given.size == 0 or (given.min() >= -n and given.max() < n)
-        require(inside, f"{what}: an index is out of range for a dim of {n}", code="G0805")
+        text = f"{what}: an index is out of range for a dim of {n}"
+        help = f"entries are 0 to {n - 1}; mode='clip' takes the nearest"
+        require(inside, text, code="G0805", help=help)
         return value(f, np.where(given < 0, given + n, given).astype(np.int32))
     require(ids.dtype.kind in "iu", f"{what}: indices are integers, not {ids.dtype}", code="G0805")
     return ids

@@ -87,7 +87,7 @@ def _take_tree(
     for name, x in leaves.items():
         if isinstance(x, str | bytes | set | frozenset):
             text = f"the function returns a {type(x).__name__}, not loss or arrays"
-            raise GraphcError("G0809", text)
+            raise GraphcError("G0809", text, help="return numbers and arrays of the step")
         output(session, name, x)
     if state_form is not None and new_state is not None:
         _update_state(session, new_state, state_form)
@@ -113,7 +113,13 @@ def _parts(returned: Any, with_state: bool) -> tuple[Any, Any, Any]:
         case _:
             wanted = "(loss, new_state[, metrics])" if with_state else "loss or (loss, metrics)"
             text = f"the function returns a {type(returned).__name__}, not {wanted}"
-            raise GraphcError("G0809", text)
+            raise GraphcError("G0809", text, help=_RETURN[with_state])
+
+
+_RETURN = {
+    False: 'write `return loss, {"name": value}`, or graphc.report("name", value)',
+    True: 'write `return loss, new_state, {"name": value}`',
+}
 
 
 def _update_state(session: TraceSession, new_state: Any, form: Structure) -> None:

@@ -135,7 +135,8 @@ def _result_size(terms: Sequence[EinsumOperand], pair: tuple[int, int], out: str
 def matmul(f: Builder, a: Operand, b: Operand) -> Value:
     """`y = a @ b`: NumPy's matrix product; leading dims are batches and broadcast"""
     x, y = _common(f, (a, b))
-    require(x.rank > 0 and y.rank > 0, f"a matrix product of shapes {x.shape} and {y.shape}")
+    text = f"a matrix product of shapes {x.shape} and {y.shape}"
+    require(x.rank > 0 and y.rank > 0, text, help="with a scalar, write x * y")
     good = x.shape[-1] == y.shape[-2:][0]
     help = "the last dim of the left one is as long as the first of the last two of the right one"
     require(good, f"shapes {x.shape} and {y.shape} do not match for a product", help=help)

@@ -37,7 +37,11 @@ def size(f: Builder, x: Operand, axis: int) -> Size:
 @composite
 def embedding(f: Builder, table: Value, ids: Operand) -> Value:
     """`y[i.., :] = table[ids[i..], :]`; an id outside 0 .. rows-1 is an error at run time"""
-    return f.add(Gather(0), (table, f.lift(ids)))
+    at = f.lift(ids)
+    swapped = table.dtype.kind in "iu" and at.dtype.kind == "f"
+    help = "the table comes first: embedding(table, ids)"
+    require(not swapped, "embedding: the ids are floats", code="G0202", help=help)
+    return f.add(Gather(0), (table, at))
 
 
 @composite
@@ -136,7 +140,9 @@ def _one(k: object, n: int, dim: int) -> slice:
     )
     assert isinstance(k, int)
     inside = -n <= k < n
-    require(inside, f"index {k} is out of range for dim {dim} of length {n}", code="G0206")
+    text = f"index {k} is out of range for dim {dim} of length {n}"
+    help = f"entries are 0 to {n - 1}; -1 is the last" if n else "the dim is empty"
+    require(inside, text, code="G0206", help=help)
     return slice(k % n, k % n + 1)
 
 

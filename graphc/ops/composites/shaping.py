@@ -26,7 +26,9 @@ def reshape(f: Builder, x: Operand, shape: int | Sequence[int]) -> Value:
     if -1 in lengths:
         rest = prod(n for n in lengths if n != -1)
         fits = lengths.count(-1) == 1 and rest > 0 and value.type.size % rest == 0
-        require(fits, f"can't reshape {value.shape} to {tuple(lengths)}")
+        text = f"{value.type.size} entries are no whole number of times {rest}"
+        help = "one length may be -1, not several" if lengths.count(-1) > 1 else text
+        require(fits, f"can't reshape {value.shape} to {tuple(lengths)}", help=help)
         lengths[lengths.index(-1)] = value.type.size // rest
     result = reshaped(f, value, tuple(lengths))
     for i, n in enumerate(given):  # a feature may be as long as the batch by chance
@@ -107,7 +109,8 @@ def squeeze(f: Builder, x: Operand, axis: Axis = None) -> Value:
     if axis is None:
         dims = tuple(d for d in dims if value.shape[d] == 1 and value.type.extent(d) is None)
     ones = all(value.shape[d] == 1 for d in dims)
-    require(ones, f"squeeze: dims {dims} of {value.shape} are not of length 1")
+    help = "leave the axis out to drop all dims of length 1; x[0] takes one entry of a dim"
+    require(ones, f"squeeze: dims {dims} of {value.shape} are not of length 1", help=help)
     return reshaped(f, value, tuple(n for i, n in enumerate(value.shape) if i not in dims))
 
 

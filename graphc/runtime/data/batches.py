@@ -49,7 +49,8 @@ def check_batch(program: Program, batch: Batch) -> tuple[dict[str, Array], dict[
     }
     for extent, n in counts.items():
         if not n:
-            raise GraphcError("G0617", f"the batch is empty: '{extent}' has no example")
+            text = f"the batch is empty: '{extent}' has no example"
+            raise GraphcError("G0617", text, help="leave empty batches out of the data")
     return arrays, counts
 
 
@@ -96,6 +97,7 @@ def check_entry(
                 "G0616",
                 f"'{name}' has {n} entries of '{length.extent}', "
                 f"another entry has {counts.get(length.extent, 0) * length.unit}",
+                help="cut all entries of a batch at the same places: x[a:b], y[a:b]",
             )
     return array
 
@@ -141,7 +143,19 @@ def _castable(name: str, value: Any, dtype: DType) -> Array:
 
 def _wrong_shape(name: str, array: Array, lengths: Sequence[DimLength]) -> GraphcError:
     wanted = ", ".join(map(str, lengths))
-    return GraphcError("G0613", f"'{name}' has shape {array.shape}, the step takes [{wanted}]")
+    text = f"'{name}' has shape {array.shape}, the step takes [{wanted}]"
+    return GraphcError("G0613", text, help=_reshaped(array.shape, lengths))
+
+
+def _reshaped(shape: tuple[int, ...], lengths: Sequence[DimLength]) -> str | None:
+    """How an array becomes one that the step takes. None if only the number of examples differs:
+    who knows why that is fixed says so."""
+    if len(shape) != len(lengths):
+        help = f"it has {len(shape)} dims, not {len(lengths)}: x.reshape(len(x), -1) leaves two, "
+        return help + "x[:, None] adds one, x[None] makes a batch of one example"
+    if shape[1:] == tuple(n.most for n in lengths[1:]):
+        return None
+    return "only the number of examples may differ: reshape, cut or pad the other dims"
 
 
 def is_full(program: Program, batch: Any) -> bool:
