@@ -149,8 +149,9 @@ __all__ = [
 
 
 def _unknown(name: str) -> AttributeError:
-    from graphc.frontend.numpy.caller import user_span
-    from graphc.frontend.numpy.other_words import UnknownNameError, of_graphc
+    from graphc.frontend.numpy.other_words import of_graphc
+    from graphc.support.caller import user_span
+    from graphc.support.errors import UnknownNameError
 
     text, help = f"graphc has no '{name}'", of_graphc(name, list(_WHERE))
     return UnknownNameError("G0836", text, span=user_span(), help=help)

@@ -15,9 +15,8 @@ from typing import Any, Never, NoReturn, Self
 
 from graphc.compiler.plan_cache import compiled
 from graphc.frontend.module import Module
-from graphc.frontend.numpy.caller import user_span
 from graphc.frontend.numpy.notes import warn_of
-from graphc.frontend.numpy.other_words import UnknownNameError, of_trainer
+from graphc.frontend.numpy.other_words import COMPILE_WORDS, TRAINER_WORDS, of_trainer
 from graphc.frontend.numpy.trace import TracedStep, record
 from graphc.inspect.summary import Summary, summary
 from graphc.ir.graph import Graph
@@ -38,11 +37,14 @@ from graphc.runtime.training.history import FitHistory
 from graphc.runtime.training.loop import OnStep
 from graphc.runtime.transports.transport import Transport
 from graphc.strategies import Strategy, parse_strategy
-from graphc.support.errors import GraphcError
+from graphc.support.caller import user_span
+from graphc.support.calls import TOO_MANY, explain_classes, explained
+from graphc.support.errors import GraphcError, UnknownNameError
 from graphc.support.gc_pause import collector_paused
 from graphc.support.random import checked_seed
 
 
+@explained(COMPILE_WORDS)
 def compile(
     loss_fn: Callable[..., Any],
     params: Any,
@@ -168,23 +170,27 @@ class StepTrainer:
             help = f'write trainer.hyper["{name}"] = ...'
             if name not in known:
                 help = 'declare adam(lr=graphc.hyper("lr", 1e-3)); then trainer.hyper["lr"] = ...'
-            raise GraphcError("G0571", f"a trainer has no '{name}' to set", help=help)
+            text, span = f"a trainer has no '{name}' to set", user_span()
+            raise GraphcError("G0571", text, span=span, help=help)
         super().__setattr__(name, value)
 
-    def step(self, batch: Any) -> dict[str, Any]:
+    def step(self, batch: Any, *others: Never) -> dict[str, Any]:
         """Make one update; returns the loss and what the step reports, by name.
 
         batch: a tree like the example, with as many examples or fewer; or an iterator of
         microbatches, which together are one batch that need not be in memory whole
         """
         fast_path = self.trainer.fast_path
-        if fast_path is not None and self._flat:
+        if fast_path is not None and self._flat and not others:
             if (metrics := fast_path(batch)) is not None:
                 return metrics
             arrays = arrays_of(batch)
             if arrays is not None and (metrics := fast_path(arrays)) is not None:
                 return metrics
         with self._explaining():
+            if others:
+                help = TRAINER_WORDS[TOO_MANY]
+                raise GraphcError("G0839", "step: it takes one batch", help=help)
             return self.trainer.step(self._fed(batch))
 
     def _fed(self, batch: Any) -> Any:
@@ -239,10 +245,9 @@ class StepTrainer:
         Raises G0630 for data that can't be gone over again, and G0631 for a wrong argument.
         """
         check_words(unknown)
-        caller = self._caller
         with self._explaining():
             return fit_batches(
-                self.trainer, caller, data, epochs, steps, validation=validation,
+                self.trainer, self._caller, data, epochs, steps, validation=validation,
                 validation_every=validation_every, callbacks=callbacks, progress=progress,
                 on_step=on_step, record=record, replay=replay, checkpoint=checkpoint,
             )  # fmt: skip
@@ -408,3 +413,8 @@ class StepTrainer:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+explain_classes(
+    [StepTrainer], TRAINER_WORDS, ("fit", "evaluate", "predict", "graph", "save", "saver", "load")
+)

@@ -19,7 +19,9 @@ from graphc.runtime.callbacks.best import BestCheckpoint, EarlyStopping
 from graphc.runtime.callbacks.logs import CsvLog, JsonLog, TensorBoard
 from graphc.runtime.callbacks.progress import ProgressBar
 from graphc.runtime.callbacks.rate import LearningRate
-from graphc.support.errors import did_you_mean
+from graphc.support.caller import user_span
+from graphc.support.calls import explain_classes
+from graphc.support.errors import UnknownNameError, did_you_mean
 
 __all__ = [
     "BestCheckpoint",
@@ -49,5 +51,26 @@ if not TYPE_CHECKING:  # where a type checker says it better
         hint = (
             f"it is {_ELSEWHERE[name]} here" if name in _ELSEWHERE else did_you_mean(name, __all__)
         )
+        if name.startswith("__"):
+            raise AttributeError(name)
         known = hint or f"there are: {', '.join(__all__)}"
-        raise AttributeError(f"graphc.callbacks has no '{name}'; {known}")
+        text = f"graphc.callbacks has no '{name}'"
+        raise UnknownNameError("G0836", text, span=user_span(), help=known)
+
+
+_WORDS = {  # arguments of others
+    "filepath": "it is called path=",
+    "dirpath": "it is called path=",
+    "filename": "it is called path=",
+    "log_dir": "it is called folder=",
+    "restore_best_weights": "it is called restore_best=",
+    "save_best_only": "leave it out: BestCheckpoint keeps the best; for others write fit(..., "
+    "checkpoint=graphc.Checkpoints(folder))",
+    "save_weights_only": "leave it out: a checkpoint is the whole training; trainer.load(path, "
+    "partial=True) takes its params alone",
+    "save_freq": "write fit(..., checkpoint=graphc.Checkpoints(folder, every=100))",
+    "verbose": "leave it out: fit(..., progress=True) shows the metrics",
+    "baseline": "write a callback that calls self.trainer.stop()",
+    "update_freq": "it is called every=",
+}
+explain_classes((globals()[name] for name in __all__), _WORDS)

@@ -14,9 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from graphc.frontend.numpy.caller import user_span
 from graphc.frontend.numpy.functions import function, names
-from graphc.frontend.numpy.other_words import UnknownNameError, of_nn
+from graphc.frontend.numpy.other_words import of_nn
+from graphc.support.caller import user_span
+from graphc.support.errors import UnknownNameError
 
 
 def __getattr__(name: str) -> Callable[..., Any]:

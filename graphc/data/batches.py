@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 import numpy as np
 
@@ -16,11 +16,34 @@ from graphc.data.padding import lengths_of, padded
 from graphc.data.prefetch import made_ahead
 from graphc.runtime.data.dataset import START, Position
 from graphc.support import random
-from graphc.support.errors import GraphcError, GraphcWarning
+from graphc.support.caller import user_span
+from graphc.support.errors import GraphcError, GraphcWarning, UnknownNameError
 from graphc.support.random import checked_seed
 
 if TYPE_CHECKING:
     from graphc.data.source import DataSource
+
+
+_OTHER_WORDS: Final = {
+    "shuffle": "write source.batches(32, shuffle=0)",
+    "repeat": "leave it out: fit(batches, epochs=3) goes over them again",
+    "batch": "it has batches: give them to fit",
+    "cache": "leave it out: graphc.data.arrays keeps all in memory",
+    "take": "write source.take(n).batches(32)",
+    "shape": "write batches.first(), a batch",
+    "unbatch": "write graphc.rebatch(batches, size)",
+}
+
+
+def unknown_name(what: str, name: str, words: Mapping[str, str]) -> AttributeError:
+    """The error of a name that a source, or batches, do not have."""
+    if name.startswith("_"):
+        return AttributeError(name)
+    help = (
+        words.get(name)
+        or "a source has batches, split and take; batches have map, prefetch and bucket_by_length"
+    )
+    return UnknownNameError("G0836", f"{what} has no '.{name}'", span=user_span(), help=help)
 
 
 @dataclass(eq=False)
@@ -45,6 +68,9 @@ class Batches:
     _padded: tuple[tuple[str, ...], float] = ((), 0)
     position: Position = START
     _next: Position = field(default=START)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise unknown_name("a series of batches", name, _OTHER_WORDS)
 
     def __len__(self) -> int:
         return self._order.steps
@@ -113,6 +139,9 @@ class Batches:
         seed:     of the generator; by default that of the shuffle
         """
         seed = seed if seed is None else checked_seed(seed)
+        if not callable(function):
+            text = f"map({function!r}): it takes a function of a batch"
+            raise GraphcError("G0603", text, help="write batches.map(lambda batch: {**batch})")
         return replace(self, _maps=(*self._maps, _Map(function, seed, _takes_two(function))))
 
     def prefetch(self, batches: int = 2, workers: int = 1) -> Batches:
@@ -121,10 +150,9 @@ class Batches:
         workers: the number of threads. NumPy and the readers of files work in several at a time;
                  a `map` function in plain Python does not
         """
-        if batches < 1 or workers < 1:
-            raise GraphcError(
-                "G0617", f"prefetch({batches}, workers={workers}): at least 1 of each"
-            )
+        if any(not isinstance(n, int) or n < 1 for n in (batches, workers)):
+            text = f"prefetch({batches!r}, workers={workers!r}): at least 1 of each"
+            raise GraphcError("G0617", text, help="write batches.prefetch(4, workers=2)")
         return replace(self, _ahead=batches, _workers=workers)
 
     def bucket_by_length(
@@ -172,7 +200,8 @@ def in_order(
         text = f"shuffle={seed}: the seed of the shuffle is wanted"
         raise GraphcError("G0206", text, help="shuffle=0, say; shuffle=None keeps the order")
     if size < 1:
-        raise GraphcError("G0617", f"batches of {size}: a batch has at least one example")
+        text = f"batches of {size}: a batch has at least one example"
+        raise GraphcError("G0617", text, help="write source.batches(32)")
     if blocks is not None and (blocks < 1 or not source.parts):
         text = "blocks are parts that are read whole, and this source has none"
         raise GraphcError("G0617", text if blocks > 0 else f"blocks={blocks}: at least 1")

@@ -25,7 +25,8 @@ def numbers_of(index: slice | Index, n: int) -> Index:
 def same_length(sizes: Mapping[str, int], where: str | Path = "the data") -> int:
     """The number of examples that all entries have. Raises G0603 if they differ, or have none."""
     if len(set(sizes.values())) > 1:
-        raise GraphcError("G0603", f"the arrays differ in their number of examples: {sizes}")
+        text = f"the arrays differ in their number of examples: {sizes}"
+        raise GraphcError("G0603", text, help="all entries have a row for each example")
     n = next(iter(sizes.values()), 0)
     if not n:
         raise GraphcError("G0603", f"{where} has no examples")

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, final
+from typing import Any, Final, NoReturn, final
 
 import numpy as np
 
-from graphc.data.batches import Batches, in_order
+from graphc.data.batches import Batches, in_order, unknown_name
 from graphc.data.entries import Entries, Index
 from graphc.runtime.data.sharding import shuffled
 from graphc.support.errors import GraphcError
 from graphc.support.random import checked_seed
+
+_OTHER_WORDS: Final = {
+    "batch": "write source.batches(32)",
+    "shuffle": "write source.batches(32, shuffle=0): over all examples",
+    "repeat": "leave it out: fit(batches, epochs=3) goes over them again",
+    "map": "write source.batches(32).map(function), of a batch",
+    "prefetch": "write source.batches(32).prefetch(2)",
+    "skip": "write source.split(0.1, seed=None)[1]",
+    "shape": "write source[0], an example",
+    "filter": "choose examples before: graphc.data.arrays({'x': x[keep]})",
+}
 
 
 class DataSource(ABC):
@@ -31,6 +42,9 @@ class DataSource(ABC):
     def __len__(self) -> int:
         """The number of examples."""
 
+    def __getattr__(self, name: str) -> NoReturn:
+        raise unknown_name("a source", name, _OTHER_WORDS)
+
     @abstractmethod
     def rows(self, index: slice | Index) -> Entries:
         """Some examples, in this order: memory of their own.
@@ -48,6 +62,9 @@ class DataSource(ABC):
         n = len(self)
         if isinstance(which, slice):
             return self.example_form(self.rows(np.arange(*which.indices(n))))
+        if isinstance(which, str):
+            text = f"a source gives examples by number, not entries by name: [{which!r}]"
+            raise GraphcError("G0637", text, help=f"write source[0][{which!r}], or source.batches")
         index = np.asarray(which, np.int64)
         index = np.where(index < 0, index + n, index)
         if np.any((index < 0) | (index >= n)):

@@ -71,6 +71,21 @@ def dtype_named(name: str) -> DType:
     return DTYPES[name]
 
 
+# What to do with NumPy's other dtypes, by their kind.
+NO_NUMBERS: dict[str, str] = {
+    "U": "texts are no numbers: encode them before, as integers (np.unique(labels, "
+    "return_inverse=True))",
+    "S": "bytes are no numbers: np.frombuffer(data, np.uint8) makes them some",
+    "O": "an array of Python objects: its rows differ in length, or are no numbers; pad them to "
+    "one length and give a mask",
+    "c": "there are no complex dtypes: give x.real and x.imag",
+    "M": "dates are no numbers: subtract a first date and divide by np.timedelta64(1, 'D')",
+    "m": "durations are no numbers: divide by np.timedelta64(1, 's')",
+    "u": "known: f64 f32 f16 bf16 i64 i32 u8 bool; write .astype(np.int64)",
+    "i": "known: f64 f32 f16 bf16 i64 i32 u8 bool; write .astype(np.int32)",
+}
+
+
 def dtype_of(value: np.dtype[Any]) -> DType:
     """The graphc dtype of a NumPy dtype. Raises G0201 if graphc does not have it."""
     for dtype in DTYPES.values():

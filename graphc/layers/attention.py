@@ -45,7 +45,8 @@ class MultiHeadAttention(Layer):
         shared = self.kv_heads or self.heads
         if self.width % self.heads or self.heads % shared:
             text = f"{self}: the width is a multiple of heads, and heads of kv_heads"
-            raise GraphcError("G0206", text)
+            help = f"such as MultiHeadAttention({self.heads * 8}, {self.heads})"
+            raise GraphcError("G0206", text, help=help)
         inputs = self.context_width or self.width
         inner = self.width // self.heads * shared
         self.q, self.out = (self._dense(self.width, self.width) for _ in range(2))

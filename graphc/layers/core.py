@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from graphc import init, nn
-from graphc.frontend.numpy.caller import user_span
 from graphc.frontend.numpy.layer_calls import layer_call
 from graphc.layers.base import GLOROT, NO_DECAY, UNIFORM, Array, Layer
 from graphc.ops.initializers import Initializer
+from graphc.support.caller import user_span
 from graphc.support.errors import GraphcError
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, MutableMapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from graphc.ops.optimizers.hyper import finite
+from graphc.support.caller import user_span
 from graphc.support.errors import GraphcError, did_you_mean
 
 if TYPE_CHECKING:
@@ -38,7 +39,10 @@ class Hypers(MutableMapping[str, float]):
 
     def __setitem__(self, name: str, value: Any) -> None:
         self._check(name)
-        self._scalars.set(name, finite(name, value))
+        try:
+            self._scalars.set(name, finite(name, value))
+        except GraphcError as error:
+            raise error.at(user_span()) from None
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in self.__slots__:
@@ -64,7 +68,8 @@ class Hypers(MutableMapping[str, float]):
             return
         known = f"there are: {', '.join(self._names)}" if self._names else _NONE
         help = did_you_mean(name, self._names) or known
-        raise UnknownHyper("G0571", f"the step has no hyperparameter {name!r}", help=help)
+        text = f"the step has no hyperparameter {name!r}"
+        raise UnknownHyper("G0571", text, span=user_span(), help=help)
 
 
 _NONE = (

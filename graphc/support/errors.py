@@ -115,6 +115,10 @@ class GraphcError(Exception):
         return "\n".join(lines)
 
 
+class UnknownNameError(GraphcError, AttributeError):
+    """A name that graphc, one of its modules or a trainer does not have."""
+
+
 class GraphcWarning(UserWarning):
     """Something that the author should know, and that does not stop the compiler.
 

@@ -2,7 +2,8 @@
 
 `mistakes/*.txt` hold the mistakes and the exact messages. An entry is a line `>>> code` and what
 follows it up to the next one. In `in_a_step.txt` the code stands in the traced function, of which x
-is an f32[4,3], y an i64[4], and p["w"] an f32[3,3]; in `around_a_step.txt` it stands beside it.
+is an f32[4,3], y an i64[4], and p["w"] an f32[3,3]; in `around_a_step.txt` it stands beside it; in
+`training.txt` there is a trainer.
 `pytest tests/frontend/test_mistakes.py --update` writes the messages anew, for new entries too.
 """
 
@@ -12,6 +13,7 @@ import linecache
 import math
 import warnings
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +46,40 @@ def compiled():
 
 {code}
 """
-FORMS = {"in_a_step": STEP, "around_a_step": AROUND}
+TRAINING = """
+def step(p, b):
+    return np.mean(nn.cross_entropy(b["x"] @ p["w"] + p["b"], b["y"]))
+
+{code}
+"""
+FORMS = {"in_a_step": STEP, "around_a_step": AROUND, "training": TRAINING}
+
+
+class TensorDataset:
+    """What matters of torch's here: it has examples, and no `__iter__`."""
+
+    __module__ = "torch.utils.data"
+
+    def __len__(self) -> int:
+        return len(X)
+
+    def __getitem__(self, i: int) -> tuple[Any, Any]:
+        return X[i], Y[i]
+
+
+class DataFrame:
+    """What matters of pandas' here: a loop over it gives names of columns."""
+
+    __module__ = "pandas"
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(["x", "y"])
+
+
+class Adam:
+    """What matters of torch's here: the module of its class."""
+
+    __module__ = "torch.optim"
 
 
 def entries(name: str) -> Iterator[tuple[str, str]]:
@@ -54,15 +89,28 @@ def entries(name: str) -> Iterator[tuple[str, str]]:
         yield code, message.strip("\n")
 
 
+@cache
+def trainer() -> graphc.StepTrainer:
+    """That of `training.txt`."""
+
+    def step(p: Any, b: Any) -> Any:
+        return np.mean(graphc.nn.cross_entropy(b["x"] @ p["w"] + p["b"], b["y"]))
+
+    return graphc.compile(step, PARAMS, {"x": X, "y": Y}, optimizer=graphc.optim.sgd(0.1))
+
+
 def said(form: str, code: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """What is said of the code, by warnings and by an error."""
     source = form.replace("{code}", code).lstrip("\n")
     monkeypatch.setitem(
         linecache.cache, FILE, (len(source), None, source.splitlines(keepends=True), FILE)
     )
+    batch = {"x": X, "y": Y}
     names: dict[str, Any] = {
         "np": np, "math": math, "graphc": graphc, "nn": graphc.nn, "optim": graphc.optim, "X": X,
-        "Y": Y, "params": PARAMS, "batch": {"x": X, "y": Y},
+        "Y": Y, "params": PARAMS, "batch": batch, "batches": [batch, batch],
+        "source": graphc.data.arrays(batch), "trainer": trainer(), "TensorDataset": TensorDataset,
+        "DataFrame": DataFrame, "torch_adam": Adam(),
     }  # fmt: skip
     texts = []
     with warnings.catch_warnings(record=True) as caught:
@@ -92,7 +140,7 @@ def test_a_mistake_is_answered_at_its_line(
 
 def test_every_message_has_a_place_and_a_hint() -> None:
     every = [entry for name in FORMS for entry in entries(name)]
-    assert len(every) >= 200
+    assert len(every) >= 300
     for code, message in every:
         assert message.startswith(("error[G", "warning[G")), f"{code}: {message}"
         assert f"--> {FILE}:" in message and "^" in message, f"{code}: {message}"

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
-from graphc.frontend.numpy.caller import user_span
 from graphc.frontend.numpy.differentiating import check_callable, single
 from graphc.frontend.numpy.pytree import Structure, flatten
 from graphc.frontend.numpy.session import TraceSession, current
@@ -14,6 +13,7 @@ from graphc.frontend.numpy.tracer import Tracer, unwrap
 from graphc.frontend.operands import operand
 from graphc.ir.builder import Builder, Value
 from graphc.ir.op import op_named
+from graphc.support.caller import user_span
 from graphc.support.errors import GraphcError, Span
 
 Function = Callable[..., Any]

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from graphc.frontend.numpy.caller import user_frame, user_span
 from graphc.frontend.numpy.custom_gradient import custom_gradient
 from graphc.frontend.numpy.session import current
 from graphc.frontend.numpy.tracer import Tracer, unwrap
 from graphc.frontend.operands import value
 from graphc.ir.types import TensorType, dtype_of
 from graphc.ops.custom_op import CustomOp, register_function, whole_rule
+from graphc.support.caller import user_frame, user_span
 from graphc.support.errors import GraphcError
 
 Function = Callable[..., Any]

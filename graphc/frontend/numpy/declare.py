@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from graphc.frontend.numpy.caller import user_span
 from graphc.frontend.numpy.optimizer_argument import check_optimizer
 from graphc.frontend.numpy.pytree import leaf
 from graphc.frontend.numpy.session import PendingLoss, TraceSession, current, open_session
@@ -30,6 +29,8 @@ from graphc.ops.initializers import Initializer
 from graphc.ops.optimizers.hyper import Hyper, detached, number_now, scalar_of, step_number
 from graphc.ops.optimizers.optimizer import Optimizer, as_optimizer
 from graphc.ops.sparse import checked_mode
+from graphc.support.caller import user_span
+from graphc.support.calls import explained
 from graphc.support.errors import GraphcError, did_you_mean
 
 # -- parameters -----------------------------------------------------------------------------------
@@ -160,6 +161,7 @@ def minimize(
         add_loss(session, loss, optimizer, globs, order, reduction, sparse, every)
 
 
+@explained({"lr": 'write graphc.hyper("lr", 1e-3)', "default": "it is called value="})
 def hyper(name: str, value: float) -> Any:
     """A hyperparameter: a number that `trainer.hyper[name] = ...` sets between steps.
 

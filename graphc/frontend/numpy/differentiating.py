@@ -13,13 +13,13 @@ from functools import wraps
 from typing import Any
 
 from graphc.autodiff.reverse_mode import gradients, pullback
-from graphc.frontend.numpy.caller import user_span
 from graphc.frontend.numpy.pytree import Structure, flatten
 from graphc.frontend.numpy.session import TraceSession, current
 from graphc.frontend.numpy.tracer import Tracer, unwrap
 from graphc.frontend.operands import operand, value
 from graphc.ir.builder import Builder, Value
 from graphc.ir.op import op_named
+from graphc.support.caller import user_span
 from graphc.support.errors import GraphcError
 
 Function = Callable[..., Any]

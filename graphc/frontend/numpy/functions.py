@@ -11,7 +11,6 @@ import numpy as np
 
 from graphc.frontend.language.call import as_operand, form_of, handed_over
 from graphc.frontend.language.names import Builtin
-from graphc.frontend.numpy.caller import user_span
 from graphc.frontend.numpy.other_words import of_error
 from graphc.frontend.numpy.session import current
 from graphc.frontend.numpy.tracer import renamed, unwrap, wrap
@@ -20,6 +19,7 @@ from graphc.ir.builder import Builder, Value
 from graphc.ir.op import all_ops
 from graphc.ir.registry import COMPOSITES
 from graphc.ir.types import dtype_of
+from graphc.support.caller import user_span
 from graphc.support.errors import GraphcError
 
 

@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from graphc.frontend.numpy.caller import user_span
 from graphc.frontend.numpy.session import TraceSession, current
 from graphc.frontend.numpy.tracer import Tracer, renamed, unwrap
+from graphc.support.caller import user_span
 from graphc.support.errors import GraphcError
 
 S = TypeVar("S")

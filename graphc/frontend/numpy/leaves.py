@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from graphc.frontend.numpy.length import Length, Traced
-from graphc.ir.types import BOOL, F32, I32, TensorType, dtype_of
+from graphc.ir.types import BOOL, F32, I32, NO_NUMBERS, TensorType, dtype_of
 from graphc.support.errors import GraphcError
 
 SHOWN = 5  # names that a message lists; of the others it gives the number
@@ -55,21 +55,8 @@ def _array_type(name: str, x: Any, kind: str) -> TensorType:
         return TensorType(x.shape, dtype_of(x.dtype))
     except GraphcError as error:
         text = f"'{name}' has dtype {x.dtype}"
-        raise GraphcError("G0806", text, help=_DTYPES.get(x.dtype.kind) or error.help) from None
+        raise GraphcError("G0806", text, help=NO_NUMBERS.get(x.dtype.kind) or error.help) from None
 
-
-_DTYPES = {
-    "U": "texts are no numbers: encode them before, as integers (np.unique(labels, "
-    "return_inverse=True))",
-    "S": "bytes are no numbers: np.frombuffer(data, np.uint8) makes them some",
-    "O": "an array of Python objects: its rows differ in length, or are no numbers; pad them to "
-    "one length and give a mask",
-    "c": "there are no complex dtypes: give x.real and x.imag",
-    "M": "dates are no numbers: subtract a first date and divide by np.timedelta64(1, 'D')",
-    "m": "durations are no numbers: divide by np.timedelta64(1, 's')",
-    "u": "known: f64 f32 f16 bf16 i64 i32 u8 bool; write .astype(np.int64)",
-    "i": "known: f64 f32 f16 bf16 i64 i32 u8 bool; write .astype(np.int32)",
-}
 
 _CONVERTED = {
     "torch": "write x.detach().cpu().numpy()",
@@ -97,6 +84,10 @@ def converted(x: Any) -> str:
             return "a layer is a dataclass with __call__: write @dataclass above its class"
         case _ if hasattr(x, "__next__"):
             return "give one batch: next(iter(batches))"
+        case _ if type(x).__module__.startswith("graphc.data"):
+            return "give one batch, an example: source.batches(32).first()"
+        case _ if hasattr(x, "dataset") and hasattr(x, "batch_size"):
+            return "give one batch, an example: next(iter(loader))"
         case _:
             default = "leaves are NumPy arrays; pass other things through a closure"
             return _CONVERTED.get(type(x).__module__.partition(".")[0], default)

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from graphc.frontend.numpy import table, ufuncs
-from graphc.frontend.numpy.caller import user_span
 from graphc.frontend.numpy.session import current, open_session
 from graphc.frontend.run_time_length import (
     Count,
@@ -32,6 +31,7 @@ from graphc.frontend.run_time_length import (
 )
 from graphc.ir.builder import Value
 from graphc.ir.types import Size
+from graphc.support.caller import user_span
 
 _WEAK = (np.float64, np.int64, np.bool_)  # NumPy's scalars that stand for Python numbers
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from graphc.frontend.numpy import table
 from graphc.ir.registry import COMPOSITES
-from graphc.support.errors import GraphcError, did_you_mean
+from graphc.support.calls import TOO_MANY
+from graphc.support.errors import did_you_mean
 
 _SAME = "leave it out: where a step runs is the strategy's matter, not the array's"
 _GRADIENT = (
@@ -186,10 +187,6 @@ ELSEWHERE: dict[str, str] = {
 }  # fmt: skip
 
 
-class UnknownNameError(GraphcError, AttributeError):
-    """A name that graphc, one of its modules or a trainer does not have."""
-
-
 def of_method(name: str) -> str | None:
     """What to write in place of a method or attribute of another library's arrays."""
     if name in METHODS:
@@ -284,6 +281,42 @@ _TRAINER: dict[str, str] = {
     "global_step": "write trainer.steps",
     "compile": "it is compiled: write trainer.fit(batches)",
 }  # fmt: skip
+
+
+# Arguments of compile, fit, evaluate and predict elsewhere.
+COMPILE_WORDS: dict[str, str] = {
+    **dict.fromkeys(
+        ("loss", "loss_weights"),
+        "the function returns the loss: np.mean(graphc.nn.cross_entropy(logits, labels))",
+    ),
+    **dict.fromkeys(
+        ("metrics", "weighted_metrics"),
+        'metrics are reported in the function: graphc.report("accuracy", x)',
+    ),
+    **dict.fromkeys(("opt", "optim", "tx"), "it is called optimizer="),
+    **dict.fromkeys(("lr", "learning_rate"), "write optimizer=graphc.optim.adam(1e-3)"),
+    **dict.fromkeys(("device", "devices", "mesh", "in_shardings"), 'write strategy="mirrored(4)"'),
+    **dict.fromkeys(
+        ("epochs", "batch_size"),
+        "write trainer = graphc.compile(...), then trainer.fit(batches, epochs=10)",
+    ),
+    **dict.fromkeys(
+        ("jit_compile", "run_eagerly", "mode", "fullgraph", "dynamic"),
+        "leave it out: a step is compiled always",
+    ),
+    "batch": "it is called example_batch=",
+    TOO_MANY: "write optimizer=graphc.optim.adam(1e-3): other arguments have names",
+}
+TRAINER_WORDS: dict[str, str] = {
+    **dict.fromkeys(
+        ("batch_size", "steps"), "the batches have their size: make them as large as you want"
+    ),
+    **dict.fromkeys(("verbose", "return_dict", "callbacks"), "leave it out"),
+    **dict.fromkeys(("x", "y", "inputs", "data"), "write [{'x': x, 'y': y}], a list of batches"),
+    **dict.fromkeys(("filepath", "directory"), "it is called path="),
+    **dict.fromkeys(("strict", "skip_mismatch", "by_name"), "write partial=True"),
+    TOO_MANY: "inputs and targets are in one batch: {'x': x, 'y': y}",
+}
 
 
 def of_graphc(name: str, known: Sequence[str]) -> str:

@@ -10,8 +10,8 @@ import re
 from typing import Any
 
 from graphc.frontend.numpy import other_words
-from graphc.frontend.numpy.caller import line_of, span_of_traceback
 from graphc.frontend.numpy.leaves import listed
+from graphc.support.caller import line_of, span_of_traceback
 from graphc.support.errors import GraphcError, Span, did_you_mean
 
 
@@ -49,8 +49,14 @@ def _missing(error: KeyError, trees: dict[str, Any], span: Span) -> GraphcError 
     dicts = {kind: tree for kind, tree in trees.items() if isinstance(tree, dict)}
     inner = [x for tree in dicts.values() for x in tree.values() if isinstance(x, dict)]
     known = [k for tree in (*dicts.values(), *inner) for k in tree if isinstance(k, str)]
-    if not isinstance(key, str | int) or not known or key in known:
+    everywhere = all(key in tree for tree in dicts.values())
+    if not isinstance(key, str | int) or not known or everywhere or (key in known and inner):
         return None
+    if owners := [kind for kind, tree in dicts.items() if key in tree]:
+        text = f"{key!r} is a name of {listed(owners, '')}, not of what is looked up here"
+        has = "; ".join(f"{kind}: {listed(list(tree))}" for kind, tree in dicts.items())
+        help = f"the function is called with (params, batch), or (params, state, batch): {has}"
+        return TracedKeyError("G0836", text, span=span, help=help)
     has = "; ".join(f"{kind}: {listed(list(tree))}" for kind, tree in dicts.items())
     hint = did_you_mean(key, known) if isinstance(key, str) else None
     help = f"{hint} {has}" if hint else has

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from graphc.frontend.numpy import other_words, table
-from graphc.frontend.numpy.caller import library_call, line_of, user_span, user_text
+from graphc.support.caller import library_call, line_of, user_span, user_text
 from graphc.support.errors import GraphcError, did_you_mean
 
 LISTS = "`graphc docs numpy` lists what can be traced"

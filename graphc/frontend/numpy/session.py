@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphc.frontend.numpy.caller import user_span
 from graphc.ir.builder import Builder, Value
 from graphc.ir.orders import Orders
 from graphc.ir.types import F64, TensorType
+from graphc.support.caller import user_span
 from graphc.support.errors import GraphcError, Span
 
 if TYPE_CHECKING:

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from graphc.frontend.numpy.caller import user_span
 from graphc.frontend.numpy.session import TraceSession
 from graphc.frontend.numpy.shaping import broadcast_to, repeat
 from graphc.frontend.numpy.tracer import renamed, unwrap, wrap
@@ -24,6 +23,7 @@ from graphc.frontend.run_time_length import as_length, is_count
 from graphc.ir.builder import Builder, Value
 from graphc.ir.types import F32, F64, I32, DType, Size
 from graphc.ops.composites.support import sized
+from graphc.support.caller import user_span
 from graphc.support.errors import GraphcError
 
 Maker = Callable[..., Any]

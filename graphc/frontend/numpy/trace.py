@@ -47,11 +47,11 @@ from graphc.frontend.numpy.batch_size import (
     same_but_for_lengths,
     size_notes,
 )
-from graphc.frontend.numpy.caller import user_span
 from graphc.frontend.numpy.declare import objectives
 from graphc.frontend.numpy.leaves import listed
 from graphc.frontend.numpy.notes import warn_of
 from graphc.frontend.numpy.optimizer_argument import check_optimizer
+from graphc.frontend.numpy.other_leaves import other_leaves
 from graphc.frontend.numpy.python_errors import explained
 from graphc.frontend.numpy.pytree import Structure, flatten
 from graphc.frontend.numpy.returned import take_result
@@ -61,6 +61,7 @@ from graphc.frontend.numpy.undispatched import replaced
 from graphc.ir.builder import Builder
 from graphc.ir.graph import Graph
 from graphc.ir.types import F64
+from graphc.support.caller import user_span
 from graphc.support.errors import GraphcError, Span
 from graphc.support.random import checked_seed
 
@@ -111,8 +112,7 @@ class TracedStep:
     def explained(self, error: GraphcError) -> GraphcError:
         """The error, with the reason why a batch of another size is refused."""
         blamed = self.exact or self.needs
-        if error.code[:4] in ("G061", "G081"):
-            error.at(user_span())
+        error.at(user_span())
         if error.code == "G0613" and blamed is not None and not error.labels:
             error.labels = ((blamed, REASONS[self.exact is not None]),)
             error.help = error.help or REMEDIES[self.exact is not None]
@@ -125,13 +125,7 @@ class TracedStep:
         """
         leaves, form = flatten(batch, "batch")
         if form != self.batch and leaves.keys() != set(self.batch.names):
-            raise GraphcError(
-                "G0806",
-                f"the batch has the leaves {listed([*leaves], '')}, "
-                f"the example had {listed(self.batch.names, '')}",
-                span=user_span(),
-                help=_other_leaves([*leaves], self.batch.names),
-            )
+            raise other_leaves(batch, [*leaves], self.batch.names)
         return arrays_for(self.graph, leaves)
 
     def some_inputs(self, batch: Any) -> dict[str, Array]:
@@ -146,14 +140,6 @@ class TracedStep:
                 "(x, None)",
             )
         return arrays_for(self.graph, leaves)
-
-
-def _other_leaves(given: Sequence[str], wanted: Sequence[str]) -> str:
-    """What is missing in a batch, and what is too much."""
-    missing = [name for name in wanted if name not in given]
-    others = [name for name in given if name not in wanted]
-    parts = [f"missing: {listed(missing)}"] if missing else []
-    return "; ".join([*parts, *([f"not in the example: {listed(others)}"] if others else [])])
 
 
 def trace(function: Callable[..., Any], params: Any, batch: Any, **options: Any) -> Graph:

@@ -18,7 +18,6 @@ from weakref import WeakSet
 import numpy as np
 
 from graphc.frontend.numpy import table, ufuncs
-from graphc.frontend.numpy.caller import assigned_name, in_augmented_assignment, user_span
 from graphc.frontend.numpy.creation import lengths
 from graphc.frontend.numpy.handlers import Handler
 from graphc.frontend.numpy.indexing import getitem, getview, is_basic
@@ -38,6 +37,7 @@ from graphc.frontend.operands import value
 from graphc.ir.builder import Builder, Value
 from graphc.ir.types import dtype_of
 from graphc.ir.value import InGraph
+from graphc.support.caller import assigned_name, in_augmented_assignment, user_span
 from graphc.support.errors import GraphcError, Span
 
 if TYPE_CHECKING:

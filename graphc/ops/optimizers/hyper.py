@@ -66,7 +66,8 @@ def finite(name: str, value: Any) -> float:
         number = float("inf")
     if not good or not isfinite(number):
         what = repr(value) if good else f"a {type(value).__name__}"
-        raise GraphcError("G0572", f"hyperparameter '{name}' is a finite number, not {what}")
+        text = f"hyperparameter '{name}' is a finite number, not {what}"
+        raise GraphcError("G0572", text, help=f'write graphc.hyper("{name}", 1e-3)')
     return number
 
 

@@ -96,7 +96,8 @@ class Transform(ABC):
             good = not isinstance(value, int | float) or low <= value <= high
             name = snake(type(self).__name__)
             text = f"{name}: {f.name}={value!r} is not in [{low}, {high}]"
-            require(good, text, code="G0206")
+            help = "rates and limits are 0 or more, and what decays is below 1"
+            require(good, text, code="G0206", help=help)
 
     def slots(self, param: Variable) -> Mapping[str, tuple[TensorType, float]]:
         """The state kept for a parameter: type and initial fill, by name."""

@@ -77,7 +77,8 @@ class EarlyStopping(Callback):
         mode: str = "auto", restore_best: bool = False,
     ) -> None:  # fmt: skip
         if type(patience) is not int or patience < 0:
-            raise GraphcError("G0631", f"patience={patience!r}: it is a number of epochs from 0")
+            text = f"patience={patience!r}: it is a number of epochs from 0"
+            raise GraphcError("G0631", text, help="write EarlyStopping(patience=3)")
         self.monitor, self.patience, self.restore_best = monitor, patience, restore_best
         self.mode, self.min_delta = mode, min_delta
         self._forget()

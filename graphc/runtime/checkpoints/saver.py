@@ -29,6 +29,7 @@ from graphc.runtime.checkpoints.series import (
 )
 from graphc.runtime.checkpoints.sharded import Savable, portion_of
 from graphc.runtime.machine.interrupts import Uninterrupted
+from graphc.support.calls import explain_classes
 from graphc.support.errors import GraphcError
 from graphc.support.files import writing
 
@@ -53,7 +54,18 @@ class Checkpoints:
     def __post_init__(self) -> None:
         for name, n in (("every", self.every), ("keep", self.keep)):
             if n is not None and (type(n) is not int or n < 1):
-                raise GraphcError("G0543", f"checkpoints with {name}={n}: it is a number from 1")
+                text = f"checkpoints with {name}={n}: it is a number from 1"
+                raise GraphcError("G0543", text, help="write Checkpoints(folder, every=100)")
+
+
+explain_classes(
+    [Checkpoints],
+    {
+        **dict.fromkeys(("path", "dirpath", "filepath", "directory"), "it is called folder="),
+        **dict.fromkeys(("save_freq", "every_n_steps", "interval"), "it is called every="),
+        **dict.fromkeys(("max_to_keep", "save_top_k"), "it is called keep="),
+    },
+)
 
 
 class _Write:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from graphc.ir.types import DType, TensorType
+from graphc.ir.types import NO_NUMBERS, DType, TensorType
 from graphc.lowering.program.program import Program
 from graphc.support.errors import GraphcError, did_you_mean
 
@@ -77,7 +77,7 @@ def check_entry(
     name: str, value: Any, dtype: DType, lengths: Sequence[DimLength], counts: dict[str, int]
 ) -> Array:
     """The entry as an array. Adds the units of its extents to counts. Raises G0613-G0616."""
-    array = _castable(name, value, dtype)
+    array = _castable(name, value, dtype, len(lengths))
     if array.ndim != len(lengths):
         raise _wrong_shape(name, array, lengths)
     for n, length in zip(array.shape, lengths, strict=True):
@@ -121,7 +121,7 @@ def arrays_of(batch: Any) -> dict[str, Array] | None:
         return None  # whoever checks the batch says what is wrong
 
 
-def _castable(name: str, value: Any, dtype: DType) -> Array:
+def _castable(name: str, value: Any, dtype: DType, rank: int) -> Array:
     """value as an array that can be cast without changing its meaning."""
     array = array_of(name, value)
     if array.dtype == dtype.numpy:
@@ -130,15 +130,27 @@ def _castable(name: str, value: Any, dtype: DType) -> Array:
         raise GraphcError(
             "G0614",
             f"'{name}' is an array of {array.dtype}, the step takes {dtype}",
-            help=f"convert it: `.astype(np.{dtype.numpy})`, if that is what you mean",
+            help=_converted(array, dtype, rank),
         )
     if dtype.name == "bf16" and array.dtype.kind not in "fiub":
-        raise GraphcError("G0614", f"'{name}' is an array of {array.dtype}, the step takes {dtype}")
+        text = f"'{name}' is an array of {array.dtype}, the step takes {dtype}"
+        raise GraphcError("G0614", text, help=_converted(array, dtype, rank))
     if dtype.kind in "iu" and array.dtype.itemsize > dtype.bytes and array.size:
         limits = np.iinfo(dtype.numpy)
         if array.min() < limits.min or array.max() > limits.max:
-            raise GraphcError("G0614", f"'{name}' has values that do not fit into {dtype}")
+            text = f"'{name}' has values that do not fit into {dtype}"
+            help = f"they are from {array.min()} to {array.max()}, {dtype} is from {limits.min}"
+            raise GraphcError("G0614", text, help=f"{help} to {limits.max}")
     return array
+
+
+def _converted(array: Array, dtype: DType, rank: int) -> str:
+    """How an array becomes one of a dtype that it can't be cast to."""
+    if array.dtype.kind in NO_NUMBERS and array.dtype.kind not in "iu":
+        return NO_NUMBERS[array.dtype.kind]
+    if dtype.kind in "iu" and array.ndim == rank + 1:
+        return "one-hot rows become classes by y.argmax(axis=-1)"
+    return f"convert it: `.astype(np.{dtype.numpy})`, if that is what you mean"
 
 
 def _wrong_shape(name: str, array: Array, lengths: Sequence[DimLength]) -> GraphcError:
@@ -150,9 +162,15 @@ def _wrong_shape(name: str, array: Array, lengths: Sequence[DimLength]) -> Graph
 def _reshaped(shape: tuple[int, ...], lengths: Sequence[DimLength]) -> str | None:
     """How an array becomes one that the step takes. None if only the number of examples differs:
     who knows why that is fixed says so."""
-    if len(shape) != len(lengths):
-        help = f"it has {len(shape)} dims, not {len(lengths)}: x.reshape(len(x), -1) leaves two, "
-        return help + "x[:, None] adds one, x[None] makes a batch of one example"
+    rank = len(lengths)
+    if len(shape) == rank + 1:
+        few = "x[..., 0] drops a last dim of 1; y.argmax(axis=-1) makes classes of one-hot rows"
+        return f"it has {len(shape)} dims, not {rank}: {few}"
+    if len(shape) + 1 == rank:
+        more = "x[None] makes a batch of one example, x[..., None] adds a last dim"
+        return f"it has {len(shape)} dims, not {rank}: {more}"
+    if len(shape) != rank:
+        return f"it has {len(shape)} dims, not {rank}: write x.reshape(len(x), ...)"
     if shape[1:] == tuple(n.most for n in lengths[1:]):
         return None
     return "only the number of examples may differ: reshape, cut or pad the other dims"

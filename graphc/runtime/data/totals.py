@@ -65,7 +65,8 @@ class Totals:
     def result(self) -> dict[str, Any]:
         """The results by name: numbers as Python floats. Raises G0606 if there was no example."""
         if not self.examples:
-            raise GraphcError("G0606", "there is no example to evaluate on")
+            help = "give batches with examples; a generator gives them only once"
+            raise GraphcError("G0606", "there is no example to evaluate on", help=help)
         names = [name for name in self._seen if name not in self._hidden]
         return {
             name: self._all(name) if name in self._parts else self._mean(name) for name in names

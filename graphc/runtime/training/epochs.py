@@ -169,9 +169,10 @@ class RepeatedBatches:
         return self._positions.get(examples) or Position(at.epoch, at.example + examples)
 
     def check_empty(self, epoch: int) -> None:
-        """Raise G0630 if batches that can be gone over only once are at their end."""
-        if epoch > 0:
+        """Raise G0630 if there was no batch, as of a generator that was gone over before."""
+        if epoch > 0 or not is_repeatable(self._data):
             raise _once(f"there is no batch for epoch {epoch + 1}: the data")
+        raise GraphcError("G0630", "the data has no batch", help="give a list of batches: [batch]")
 
 
 class CountedParts:
@@ -197,12 +198,32 @@ def iterated(data: Batches) -> Iterator[Any]:
         raise GraphcError("G0631", "the data is one batch, a dict", help=help)
     if not isinstance(data, Iterable) and callable(data):
         data = data()
+    if (no := _no_batches(data)) is not None:
+        raise GraphcError("G0631", f"the data is {no[0]}, not batches", help=no[1])
     try:
         return iter(data)  # of a list, a DataLoader, ...
     except TypeError:
         text = f"the data is {type(data).__name__}, which gives no batches"
         help = "give a list of batches, or a function that returns an iterator"
         raise GraphcError("G0631", text, help=help) from None
+
+
+def _no_batches(data: Any) -> tuple[str, str] | None:
+    """What data is that is gone over, but gives no batches, and what to write instead."""
+    packages = {cls.__module__.partition(".")[0] for cls in type(data).__mro__}
+    if isinstance(data, str | bytes):
+        return "a text", "open the file: graphc.data.npz(path).batches(32), or csv, npy, parquet"
+    if packages & {"pandas", "polars"}:
+        frame = "graphc.data.arrays({'x': df[names].to_numpy(), 'y': df['y'].to_numpy()})"
+        return f"a {type(data).__name__}", f"write {frame}.batches(32)"
+    if packages & {"torch", "datasets"} and hasattr(data, "__getitem__"):
+        if isinstance(data, Iterable):
+            return None if "datasets" not in packages else _DATASET
+        return _DATASET
+    return None
+
+
+_DATASET = "a data set of examples", "write graphc.data.of(dataset).batches(32, shuffle=0)"
 
 
 def is_repeatable(data: Any) -> bool:

@@ -78,6 +78,10 @@ def fit_epochs(
 ) -> FitHistory:  # fmt: skip
     """Train on data in epochs, until there were so many epochs or steps."""
     validation, every = how.get("validation"), how.get("validation_every", 1)
+    where = how.get("checkpoint")
+    if not isinstance(where, Checkpoints | Saver | None):
+        help = f"write checkpoint=graphc.Checkpoints({str(where)!r}, every=100)"
+        raise GraphcError("G0631", f"checkpoint is a {type(where).__name__}", help=help)
     callbacks = callbacks_of(how.get("callbacks", ()))
     progress = how.get("progress", False)
     if is_watched() if progress is None else progress:
@@ -137,7 +141,12 @@ WORDS = {  # of other libraries
     "num_epochs": "epochs=...",
     "shuffle": "the data shuffles: graphc.data, or a DataLoader",
     "steps_per_epoch": "an epoch is once through the data; steps=... ends the training",
+    "class_weight": "weigh the loss in the function, by an entry of the batch: batch['weight']",
+    "optimizer": "it is an argument of graphc.compile",
+    "sample_weight": "weigh the loss in the function, by an entry of the batch: batch['weight']",
     "validation_data": "validation=...",
+    "validation_split": "split the data before: train, test = source.split(0.9), validation="
+    "test.batches(32)",
     "validation_freq": "validation_every=...",
     "verbose": "progress=True",
     "x": "fit(batches): the inputs and the targets are in the batches",

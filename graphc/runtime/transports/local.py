@@ -217,7 +217,9 @@ class LocalSession:
             raise GraphcError("G0563", "the session is in the middle of another run")
         with self._turn:  # no signal is raised between its being taken and the block
             if self._state != "open":
-                raise GraphcError("G0563", f"the session is {self._state}")
+                text = f"the session is {self._state}"
+                help = "use the trainer before close(), or inside of its `with` block"
+                raise GraphcError("G0563", text, help=help if self._state == "closed" else None)
             return self._run(fn)
 
     def _run(self, fn: Callable[[Communicator], T]) -> list[T]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from graphc.support.errors import Span
 
-_OWN = (str(Path(__file__).parents[2]) + os.sep, str(Path(np.__file__).parent) + os.sep)
+_OWN = (str(Path(__file__).parents[1]) + os.sep, str(Path(np.__file__).parent) + os.sep)
 _STANDARD = sysconfig.get_paths()["stdlib"] + os.sep
 # Packages that are called with arrays, whose lines are not the user's.
 _PACKAGES = {
