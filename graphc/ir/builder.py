@@ -12,6 +12,7 @@ from math import prod
 from typing import Any
 
 from graphc.ir.aggregation import check_declared, owned
+from graphc.ir.calls import Calls, joined
 from graphc.ir.dims import lost_extents, parse_rule, result_extents
 from graphc.ir.graph import NO_MESH, STEP, Because, Graph, Node, Objective, Variable
 from graphc.ir.op import Op, op_named
@@ -57,6 +58,7 @@ class Builder:
         self.objectives: list[Objective] = []
         self.origin: Span | None = None
         self.scope_path = ""
+        self.calls = Calls(self)
         self.unpaddable: list[str] = []  # nodes that need a run-time dim whole
         self.seed = 0  # of random numbers
         self.float = F32  # of a Python float, or an integer in a function of floats, alone
@@ -153,7 +155,12 @@ class Builder:
         name = name.rstrip("_")  # f.and_, f.not_: Python's own words
         if name in COMPOSITES:
             composite = COMPOSITES[name]
-            return lambda *args, **kwargs: composite(self, *args, **kwargs)
+
+            def call(*args: Any, **kwargs: Any) -> Any:
+                with self.calls.composite(name):
+                    return composite(self, *args, **kwargs)
+
+            return call
         cls = op_named(name)
         return lambda *operands, **attributes: self._call(cls, operands, attributes)
 
@@ -208,15 +215,19 @@ class Builder:
     def scope(self, name: str) -> Iterator[None]:
         """Nodes added inside this context belong to the scope `outer/name`."""
         before = self.scope_path
-        self.scope_path = f"{before}/{name}" if before else name
+        self.scope_path = joined(before, name)
         try:
-            yield
+            with self.calls.unmarked():
+                yield
         finally:
             self.scope_path = before
 
     def key(self, kind: str) -> str:
-        """A new name for a `kind` in this scope: `scope/kind`, then `scope/kind.1`, ..."""
-        path = f"{self.scope_path}/{kind}" if self.scope_path else kind
+        """A new name for a `kind` in this scope: `scope/kind`, then `scope/kind.1`, ...
+
+        Calls of one function are one scope here, since names of random numbers are for good.
+        """
+        path = joined(self.calls.path, kind)
         count = self._keys.get(path, 0)
         self._keys[path] = count + 1
         return f"{path}.{count}" if count else path
@@ -358,6 +369,7 @@ class Builder:
     def like(cls, graph: Graph, keep_nodes: bool = False) -> Builder:
         """A builder that starts with the graph's name, mesh, variables, outputs and updates."""
         builder = cls(graph.name, graph.mesh)
+        builder.calls.marks = False
         builder.variables = dict(graph.variables)
         builder.outputs, builder.updates = dict(graph.outputs), dict(graph.updates)
         builder.objectives = list(graph.objectives)

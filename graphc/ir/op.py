@@ -83,6 +83,7 @@ class Op(ABC):
     alias: ClassVar[bool] = False  # a view that is its operand, entry by entry: nothing runs
     in_place: ClassVar[bool] = False  # the kernel may write over an operand of the result's type
     updates: ClassVar[bool] = False  # in place: the first operand, some of its entries changed
+    same_entries: ClassVar[bool] = False  # x's entries, repeated, reordered, converted or selected
     completes: ClassVar[bool] = False  # the end of a gradient: it, its rows, or their indices
     annotates: ClassVar[bool] = False  # is operand 0; the others say what its gradient is
     internal: ClassVar[bool] = False  # made by graphc, with no function of its name

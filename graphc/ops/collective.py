@@ -235,6 +235,7 @@ class ToSplit(Conversion):
     name = "tensor_split"
     axis: str
     dim: int
+    same_entries = True
 
     @property
     def states(self) -> tuple[State, State]:
@@ -246,6 +247,7 @@ class ToPartial(Conversion):
     """R -> P over space: device 0 keeps the value, the others hold zero"""
 
     axis: str
+    same_entries = True
 
     @property
     def states(self) -> tuple[State, State]:
@@ -299,6 +301,7 @@ class Microbatch(Conversion):
 
     axis: str
     dim: int
+    same_entries = True
     over = "time"
 
     @property
@@ -309,6 +312,7 @@ class Microbatch(Conversion):
 class AcrossLoops(Carried):
     """Passes a value of a microbatch to the same microbatch in a later loop, unchanged."""
 
+    same_entries = True
     conversion = True
     not_differentiable = "loops are separated after differentiation"
 
@@ -334,6 +338,7 @@ class Mask(Carried):
 
     dim: int
     fill: float
+    same_entries = True
     conversion = True
     in_place = True
     positioned = 0

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 class Primal(Elementwise):
     """`y = x`, as the argument of a function that is differentiated: other uses of x are not its"""
 
+    same_entries = True
     kinds = "f"
     linear = ((0,),)
     view = True

@@ -25,6 +25,7 @@ class Mark(Carried):
     """The same entries before and after. local: between independent replicas (`local_sgd`)."""
 
     local: bool
+    same_entries = True
     linear = ((0,),)
     view = True
 

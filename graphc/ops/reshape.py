@@ -19,6 +19,7 @@ class Reshape(Op):
     """`y` has x's entries in row-major order, in another shape"""
 
     shape: tuple[int, ...]
+    same_entries = True
     linear = ((0,),)
     view = True
 

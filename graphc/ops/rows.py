@@ -38,6 +38,7 @@ def _letters(ids: TensorType, rows: TensorType) -> tuple[list[str], list[str]]:
 class RowIds(Op):
     """`y = x`, the indices of all rows together: what follows is done once, on all rows"""
 
+    same_entries = True
     view = True
     alias = True
     indices = (0,)

@@ -23,6 +23,7 @@ class Transpose(Op):
     """`y` has x's dims in the order `perm`"""
 
     perm: tuple[int, ...]
+    same_entries = True
     linear = ((0,),)
     view = True
 
@@ -62,6 +63,7 @@ class Broadcast(Op):
     shape: tuple[int, ...]
     at: tuple[int, ...] = ()
     extents: Extents = ()
+    same_entries = True
     linear = ((0,),)
     lazy = True
     view = True

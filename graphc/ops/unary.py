@@ -220,6 +220,7 @@ class Not(Elementwise):
 class StopGradient(Elementwise):
     """`y = x`, with no gradient"""
 
+    same_entries = True
     kinds = "fiub"
     linear = ((0,),)
     view = True
@@ -237,6 +238,7 @@ class Gradient(Elementwise):
     """`y = x`, the complete gradient of the variable `of`: a strategy may place this node"""
 
     of: str
+    same_entries = True
     kinds = "f"
     linear = ((0,),)
     view = True
@@ -260,6 +262,7 @@ class GradientRows(Elementwise):
     """`y = x`, the complete rows of the gradient of the variable `of`: equal indices are joined"""
 
     of: str
+    same_entries = True
     kinds = "f"
     linear = ((0,),)
     view = True
@@ -283,6 +286,7 @@ class Cast(Elementwise):
     """`y = x` converted to `dtype` (floats to integers by rounding towards zero)"""
 
     dtype: DType
+    same_entries = True
     kinds = "fiub"
 
     def infer(self, *types: TensorType) -> TensorType:

@@ -103,7 +103,7 @@ def test_a_static_mean_over_features_is_divided_in_place() -> None:
     x, w = given(f, "x", 8, 4, batch=True), param(f, "w", 4)
     loss = f.sum(f.mean(x * w, axis=1))
     gradients(f, loss, ["w"])
-    assert any(n.op.denominator is not None and n.scope == "grad" for n in f.nodes.values())
+    assert any(n.op.denominator is not None and n.scope == "grad/mean" for n in f.nodes.values())
 
 
 def test_clipping_by_norm_sees_the_whole_gradient() -> None:

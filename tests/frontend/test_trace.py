@@ -266,7 +266,7 @@ def test_scopes_name_what_is_made_inside() -> None:
 
     graph = trace(step, {}, {"x": X})
     draw = next(node for node in graph if node.op.name == "random")
-    assert draw.scope == "encoder" and draw.op.attributes["key"] == "encoder/dropout"
+    assert draw.scope == "encoder/dropout" and draw.op.attributes["key"] == "encoder/dropout"
 
 
 def test_the_seed_reaches_random_numbers() -> None:

@@ -124,8 +124,9 @@ def test_nodes_have_the_path_of_their_layer_as_scope() -> None:
     model = {"block": Sequential(Dense(4, 4), Dropout(0.1)), "head": Dense(4, 3)}
     graph = graphc.trace(step, model, BATCH, optimizer=graphc.optim.sgd(0.1))
     scopes = {n.scope for n in graph.nodes.values()}
-    assert scopes == {"", "block/layers.0", "block/layers.1", "head"}
-    assert graph.nodes["logits"].scope == "head"
+    named = {"block/layers.0/dense", "block/layers.1/dropout", "head/dense"}
+    assert scopes == {"", "cross_entropy", "mean", *named}
+    assert graph.nodes["logits"].scope == "head/dense"
     (drawn,) = (n.op for n in graph.nodes.values() if n.op.name == "random")
     assert drawn.attributes["key"] == "block/layers.1/dropout"
     assert print_ir(parse_ir(print_ir(graph))) == print_ir(graph)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from types import UnionType
@@ -19,6 +20,7 @@ from graphc.frontend.operands import operand
 from graphc.frontend.run_time_length import Count, Derived
 from graphc.ir.builder import Builder, Value
 from graphc.ir.op import snake
+from graphc.ir.registry import COMPOSITES
 from graphc.ir.types import Size
 from graphc.ir.value import InGraph
 from graphc.support.errors import GraphcError
@@ -63,8 +65,10 @@ def call_builtin(f: Builder, function: Any, args: Sequence[Any], options: Mappin
             _check(form, name, x, kind)
         if not several:
             bound.arguments[name] = handed_over(f, value, kind, like)
+    inside = f.calls.composite(form.name) if form.name in COMPOSITES else nullcontext()
     try:
-        result = form.target(*bound.args, **bound.kwargs)
+        with inside:
+            result = form.target(*bound.args, **bound.kwargs)
     except (TypeError, ValueError, ArithmeticError) as error:
         raise form.error(f"it does not take these arguments ({error})") from None
     return _counted(result)

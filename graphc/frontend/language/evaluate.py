@@ -229,7 +229,7 @@ class Evaluator:
         self.calls += 1
         try:
             bound = yield from _bind(function, args, options)
-            with self.f.scope(name):
+            with self.f.calls.function(name):
                 return (yield from run_function(self, function.tree, Scope(function.scope, bound)))
         finally:
             self.calls -= 1

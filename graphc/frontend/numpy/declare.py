@@ -88,7 +88,7 @@ def scope(name: str) -> AbstractContextManager[None]:
 
     Random draws and batch norms are named by their scope.
     """
-    return current("graphc.scope()").builder.scope(name)
+    return current("graphc.scope()").builder.calls.function(name)
 
 
 def report(name: str, x: Any) -> None:

@@ -75,7 +75,8 @@ def _checked(name: str, f: Builder, args: list[Any], options: dict[str, Any]) ->
         raise GraphcError("G0810", text, help=of_error(error, known)) from None
     for key, x in bound.arguments.items():  # a count of the batch stays one, where a tensor may be
         bound.arguments[key] = handed_over(f, x, form.kinds.get(key, Any), like)
-    return function(*bound.args, **bound.kwargs)
+    with f.calls.composite(name):
+        return function(*bound.args, **bound.kwargs)
 
 
 def _argument(f: Builder, x: Any) -> Any:

@@ -62,4 +62,4 @@ _IN_LAYER = "in layer"
 def _inside(session: TraceSession, path: str, outer: str | None) -> AbstractContextManager[None]:
     """The scope of a layer, within that of the layer that calls it."""
     within = path.removeprefix(f"{outer}.") if outer else path
-    return session.builder.scope(within) if within else nullcontext()
+    return session.builder.calls.function(within) if within else nullcontext()

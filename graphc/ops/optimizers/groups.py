@@ -89,13 +89,16 @@ class ByGroup(Optimizer):
         member = self._of(name)
         return member is not None and member.takes_rows(at, name)
 
+    def scoped_moves(self, at: Moment, given: Gradients, slots: Slots) -> tuple[Gradients, Slots]:
+        return self.moves(at, given, slots)  # each member has its own
+
     def moves(self, at: Moment, given: Gradients, slots: Slots) -> tuple[Gradients, Slots]:
         moved: Gradients = {}
         new: Slots = {}
         for number, (_, member) in enumerate(self.members):
             mine = {v: g for v, g in given.items() if self.group_of(v) == number}
             if member is not None and mine:
-                moves, kept = member.moves(at, member.taken(at, mine), slots)
+                moves, kept = member.scoped_moves(at, member.taken(at, mine), slots)
                 moved, new = moved | moves, new | kept
         return {v: moved[v] for v in given}, {v: new[v] for v in given}
 

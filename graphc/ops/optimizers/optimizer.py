@@ -141,6 +141,11 @@ class Transform(ABC):
         """Gradients in the form that this needs: dense tables if every row is needed."""
         return {v: g if self.takes_rows(at, v) else densified(g) for v, g in given.items()}
 
+    def scoped_moves(self, at: Moment, given: Gradients, slots: Slots) -> tuple[Gradients, Slots]:
+        """`moves`, whose nodes have the name of this as their scope."""
+        with at.f.scope(snake(type(self).__name__)):
+            return self.moves(at, given, slots)
+
     @abstractmethod
     def moves(self, at: Moment, given: Gradients, slots: Slots) -> tuple[Gradients, Slots]:
         """The moves (or gradients) to pass on, and the new slots."""
@@ -178,7 +183,7 @@ class Optimizer(Transform):
         t = f.to_dtype(step, F64) + 1.0
         at = Moment(f, values, step, t, self.rates(), loss)
         given = {v: _in_dtype(f, g, dtypes[v]) for v, g in grads.items()}
-        moves, new_slots = self.moves(at, self.taken(at, given), slots)
+        moves, new_slots = self.scoped_moves(at, self.taken(at, given), slots)
         new: Values = {}
         for v, x in params.items():
             move = moves[v]
@@ -369,10 +374,13 @@ class Chain(Optimizer):
     def takes_rows(self, at: Moment, name: str) -> bool:
         return True  # each of its members says for itself
 
+    def scoped_moves(self, at: Moment, given: Gradients, slots: Slots) -> tuple[Gradients, Slots]:
+        return self.moves(at, given, slots)  # each member has its own
+
     def moves(self, at: Moment, given: Gradients, slots: Slots) -> tuple[Gradients, Slots]:
         new: Slots = {v: {} for v in given}
         for member in self.members:
-            given, new_slots = member.moves(at, member.taken(at, given), slots)
+            given, new_slots = member.scoped_moves(at, member.taken(at, given), slots)
             for v, kept in new_slots.items():
                 new[v].update(kept)
         return given, new
