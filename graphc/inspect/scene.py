@@ -64,6 +64,8 @@ class Box:
     lines:    its text
     tooltip:  everything that is known of it
     inserted: whether a pass made it
+    holds:    in a folded picture, the names of the values that are drawn in it
+    group:    there, the index of its group in the tree
     """
 
     name: str
@@ -72,15 +74,37 @@ class Box:
     kind: Kind
     part: ScenePart
     inserted: bool = False
+    holds: tuple[str, ...] = ()
+    group: int = -1
+
+
+@dataclass(frozen=True)
+class EdgeDetail:
+    """What an edge of a folded picture stands for.
+
+    count:   how many values
+    bytes:   their size, on all devices together
+    label:   what is done with them on the way, such as `cast`
+    carried: the names of the values that are drawn on this edge
+    """
+
+    count: int
+    bytes: int
+    label: str
+    carried: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Scene:
-    """Boxes in topological order, and edges (from box, to box) by their indices."""
+    """Boxes in the order of the graph, and edges (from box, to box) by their indices.
+
+    details: of each edge, in a folded picture; else nothing
+    """
 
     title: str
     boxes: tuple[Box, ...]
     edges: tuple[tuple[int, int], ...]
+    details: tuple[EdgeDetail, ...] = ()
 
 
 def scene(graph: Graph) -> Scene:
@@ -88,30 +112,45 @@ def scene(graph: Graph) -> Scene:
     boxes = [_box(node) for node in graph]
     index = {node.name: i for i, node in enumerate(graph)}
     edges = [(index[x], index[node.name]) for node in graph for x in node.operands]
-    for word, name, x, part in _ends(graph):
+    for word, name, x, part in ends_of(graph):
         edges.append((index[x], len(boxes)))
         part = part or boxes[index[x]].part
         boxes.append(Box(f"{word} {name}", (word, clean(name)), clean(name), Kind.END, part))
-    mesh = f"   {graph.mesh}" if graph.mesh.axes else ""
-    return Scene(clean(f"{graph.name}{mesh}"), tuple(boxes), tuple(edges))
+    return Scene(mesh_title(graph), tuple(boxes), tuple(edges))
 
 
-def _ends(graph: Graph) -> list[tuple[str, str, str, ScenePart | None]]:
-    ends: list[tuple[str, str, str, ScenePart | None]] = []
-    ends += [("output", name, x, None) for name, x in graph.outputs.items()]
-    ends += [("update", name, x, ScenePart.UPDATE) for name, x in graph.updates.items()]
-    for o in graph.objectives:
-        ends.append(("minimize", value_text(o.optimizer), o.loss, None))
-    return ends
+def mesh_title(graph: Graph) -> str:
+    """The name of a graph, and the mesh that it runs on."""
+    return clean(f"{graph.name}   {graph.mesh}" if graph.mesh.axes else graph.name)
+
+
+class End(NamedTuple):
+    """A result: an output, an update or a loss; part: where it belongs, if not to its value's."""
+
+    word: str
+    name: str
+    value: str
+    part: ScenePart | None
+
+
+def ends_of(graph: Graph) -> list[End]:
+    """All results of a graph."""
+    return [
+        *(End("output", name, x, None) for name, x in graph.outputs.items()),
+        *(End("update", name, x, ScenePart.UPDATE) for name, x in graph.updates.items()),
+        *(End("minimize", value_text(o.optimizer), o.loss, None) for o in graph.objectives),
+    ]
 
 
 def _box(node: Node) -> Box:
     return Box(
-        node.name, _lines(node), _tooltip(node), _kind(node), _part(node), node.because is not None
-    )
+        node.name, lines_of(node), tooltip_of(node), kind_of(node), part_of(node),
+        node.because is not None,
+    )  # fmt: skip
 
 
-def _kind(node: Node) -> Kind:
+def kind_of(node: Node) -> Kind:
+    """What the box of a value stands for."""
     match node.op:
         case Conversion(over="time"):
             return Kind.TIME
@@ -123,7 +162,8 @@ def _kind(node: Node) -> Kind:
             return Kind.COMPUTE if node.operands else Kind.CONSTANT
 
 
-def _part(node: Node) -> ScenePart:
+def part_of(node: Node) -> ScenePart:
+    """The part of the step to which a value belongs."""
     match node.scope.split("/")[0]:
         case "grad":
             return ScenePart.BACKWARD
@@ -133,17 +173,17 @@ def _part(node: Node) -> ScenePart:
             return ScenePart.FORWARD
 
 
-def _lines(node: Node) -> tuple[str, ...]:
+def lines_of(node: Node) -> tuple[str, ...]:
     """`%h`, `einsum "bk,kn->bn"`, `f32[batch=256,128]`, `{data:S(0)}`"""
     name, t = value_name(node.name), node.type
     bare = type_text(t.bare())
-    lines = [name, bare] if node.op.source else [name, _call(node), bare]
+    lines = [name, bare] if node.op.source else [name, call_of(node), bare]
     if t.placement.states:
         lines.append(placement_text(t.placement))
     return tuple(clean(line) for line in lines)
 
 
-def _call(node: Node) -> str:
+def call_of(node: Node) -> str:
     """The op with the numbers and words among its attributes: `einsum bk,kn->bn`."""
     defaults = {f.name: f.default for f in fields(node.op)}  # type: ignore[arg-type]
     values = [
@@ -154,7 +194,8 @@ def _call(node: Node) -> str:
     return " ".join([node.op.name, *values])
 
 
-def _tooltip(node: Node) -> str:
+def tooltip_of(node: Node) -> str:
+    """Everything that is known of a value, in lines."""
     attributes = fields_text(node.op)
     lines = [
         f"{value_name(node.name)} : {type_text(node.type)}",

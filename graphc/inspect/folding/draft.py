@@ -1,0 +1,239 @@
+"""The tree of groups while it is made, and where each item belongs in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
+from typing import NamedTuple
+
+from graphc.inspect.folding.items import Item, variables_served
+from graphc.inspect.folding.tree import Fold
+from graphc.inspect.scene import Kind, ScenePart
+from graphc.ir.graph import Graph, Node
+from graphc.ir.registry import COMPOSITES
+from graphc.ops.collective import Conversion
+
+DEEPEST = 12  # scopes in scopes; what lies deeper is of the last one
+
+
+class Step(NamedTuple):
+    """A step into a group: its key among those around it, and what it is."""
+
+    key: str
+    fold: Fold
+    title: str
+    part: ScenePart
+
+
+Path = tuple[Step, ...]
+
+
+@dataclass
+class GroupDraft:
+    """A group that is being made; for a leaf, item is the index of its value."""
+
+    step: Step
+    children: dict[str, GroupDraft] = field(default_factory=dict)
+    item: int = -1
+
+    def put(self, path: Path, leaf: GroupDraft) -> None:
+        """Add a leaf in the groups of a path, which are made if they are not there."""
+        group = self
+        for step in path:
+            if step.key not in group.children:
+                group.children[step.key] = GroupDraft(step)
+            group = group.children[step.key]
+        group.children[leaf.step.key] = leaf
+
+    def walk(self) -> Iterator[GroupDraft]:
+        """All groups, each before those in it, in order."""
+        stack = [self]
+        while stack:
+            group = stack.pop()
+            yield group
+            stack.extend(reversed(group.children.values()))
+
+
+def drafted(graph: Graph, items: Sequence[Item]) -> dict[ScenePart, GroupDraft]:
+    """The groups by scope, line, exchange and variable; repeats are still to be folded."""
+    roots = {p: GroupDraft(Step(p.value, Fold.SCOPE, p.value, p)) for p in ScenePart}
+    for i, (item, path) in enumerate(zip(items, _Paths(graph, items).all(), strict=True)):
+        if path is not None:
+            part = path[0].part if path else item.part
+            leaf = GroupDraft(Step(f"{i}", Fold.LEAF, item.name, item.part), item=i)
+            roots[part].put(path, leaf)
+    return roots
+
+
+class _Paths:
+    """Finds the groups around each item, the outermost first."""
+
+    def __init__(self, graph: Graph, items: Sequence[Item]) -> None:
+        self.graph, self.items = graph, items
+        self.serves = variables_served(graph, list(items))
+        self.optimizers = self._optimizers()
+        self.lines: dict[str, tuple[object, int]] = {}
+
+    def all(self) -> list[Path | None]:
+        """The path of each item; None for one that is carried."""
+        paths: list[Path | None] = []
+        for i, item in enumerate(self.items):
+            late = item.carried or item.kind in (Kind.VARIABLE, Kind.END)
+            paths.append(None if late else self._path(i, item))
+        for i, item in enumerate(self.items):
+            if item.kind is Kind.END:
+                paths[i] = self._of_result(i, item)
+        users = self._users()
+        for i, item in enumerate(self.items):
+            if item.kind is Kind.VARIABLE:
+                paths[i] = self._of_variable(i, [paths[u] for u in users[i]])
+        return paths
+
+    def _path(self, i: int, item: Item) -> Path:
+        assert item.node is not None
+        if item.kind is Kind.INPUT:
+            return (Step("inputs", Fold.ENDS, "inputs", ScenePart.FORWARD),)
+        if item.kind in (Kind.SPACE, Kind.TIME):
+            return _of_exchange(item, item.node)
+        if item.part is ScenePart.UPDATE:
+            return self._of_update(i, item.node)
+        if item.part is ScenePart.BACKWARD and self._finishes(i, item.node):
+            return self._in_update(self.serves[i] or "")
+        scopes = _scopes(item.node.scope, item.part)
+        if scopes and scopes[-1].fold is Fold.COMPOSITE:
+            return scopes
+        return (*scopes, *self._line(item.node, item.part))
+
+    def _line(self, node: Node, part: ScenePart) -> Path:
+        """The line that a value comes from. A line that is run again later is another group."""
+        if node.origin is None:
+            return ()
+        line = node.origin.file, node.origin.line
+        place = f"{part.value}:{node.scope}"
+        before, number = self.lines.get(place, (None, 0))
+        number += before != line
+        self.lines[place] = line, number
+        key = f"line {node.origin.line} {number}"
+        return (Step(key, Fold.STATEMENT, "", part),)
+
+    # -- updates --------------------------------------------------------------------------------
+
+    def _optimizers(self) -> dict[str, str]:
+        """The optimizer of each variable, which is a scope within `update`."""
+        named: dict[str, str] = {}
+        for item, variable in zip(self.items, self.serves, strict=True):
+            if item.part is ScenePart.UPDATE and item.node is not None and variable:
+                named[variable] = _optimizer(item.node) or named.get(variable, "")
+        return named
+
+    def _of_update(self, i: int, node: Node) -> Path:
+        variable = self.serves[i] or ""
+        optimizer = _optimizer(node)
+        if variable in self.optimizers and self._is_trained(variable):
+            return self._in_update(variable, optimizer)
+        return self._shared(optimizer)
+
+    def _in_update(self, variable: str, optimizer: str = "") -> Path:
+        step = Step(f"of {variable}", Fold.UPDATE, variable, ScenePart.UPDATE)
+        return (_updates(optimizer or self.optimizers.get(variable, "")), step)
+
+    def _is_trained(self, variable: str) -> bool:
+        known = self.graph.variables.get(variable)
+        return known is not None and known.kind in ("param", "outer")
+
+    def _finishes(self, i: int, node: Node) -> bool:
+        """Whether a value of the backward part only ends a gradient, as a division by the length
+        of the batch does: it has the form of the variable, as what it is computed from has."""
+        variable = self.serves[i] or ""
+        if not self._is_trained(variable) or not node.op.elementwise:
+            return False
+        shape = self.graph.variables[variable].type.shape
+        sources = [self.items[x].source for x in self.items[i].operands]
+        return node.type.shape == shape and all(
+            s < 0 or (self.serves[s] == variable and self.items[s].kind is not Kind.INPUT)
+            for s in sources
+        )
+
+    # -- results and variables ------------------------------------------------------------------
+
+    def _of_result(self, i: int, item: Item) -> Path:
+        variable = self.serves[i] or ""
+        if self._is_trained(variable):
+            return self._in_update(variable)
+        made = self.items[item.operands[0]]
+        if variable and made.part is ScenePart.UPDATE:
+            return self._shared()
+        word = item.name.partition(" ")[0]
+        return (Step(word, Fold.ENDS, f"{word}s", item.part),)
+
+    def _shared(self, optimizer: str = "") -> Path:
+        optimizer = optimizer or next(iter(self.optimizers.values()), "")
+        step = Step("shared", Fold.SHARED, "for all variables", ScenePart.UPDATE)
+        return (_updates(optimizer), step)
+
+    def _of_variable(self, i: int, users: Sequence[Path | None]) -> Path:
+        """A variable is drawn in the layer that uses it, and a slot with its update."""
+        forward = [p for p in users if p and p[0].part is ScenePart.FORWARD]
+        if forward:
+            around = _common(forward)
+            return around or (Step("variables", Fold.ENDS, "variables", ScenePart.FORWARD),)
+        if self.items[i].part is ScenePart.UPDATE or self._is_trained(self.serves[i] or ""):
+            around = _common([p for p in users if p])
+            return around or self._shared()
+        return (Step("variables", Fold.ENDS, "variables", ScenePart.FORWARD),)
+
+    def _users(self) -> list[list[int]]:
+        """The items that take each value, as it is or in another form."""
+        users: list[list[int]] = [[] for _ in self.items]
+        for i, item in enumerate(self.items):
+            if not item.carried:
+                for x in item.operands:
+                    if (source := self.items[x].source) >= 0:
+                        users[source].append(i)
+        return users
+
+
+def _of_exchange(item: Item, node: Node) -> Path:
+    op = node.op
+    over = op.axis if isinstance(op, Conversion) else ""
+    part = item.part
+    key = f"{op.name} over {over}"
+    scope = "/".join(node.scope.split("/")[:DEEPEST])
+    return (
+        Step(key, Fold.EXCHANGE, op.name, part),
+        Step(f"in {scope}", Fold.EXCHANGE, op.name, part),
+    )
+
+
+def _scopes(scope: str, part: ScenePart) -> Path:
+    """The scopes around a value as steps: those of a gradient without the leading `grad`."""
+    names = [name for name in scope.split("/") if name]
+    if part is not ScenePart.FORWARD:
+        names = names[1:]
+    steps = []
+    for name in names[:DEEPEST]:
+        fold = Fold.COMPOSITE if stem(name) in COMPOSITES else Fold.SCOPE
+        steps.append(Step(f"in {name}", fold, name, part))
+    return tuple(steps)
+
+
+def stem(name: str) -> str:
+    """The name without the number of a call: `softmax` of `softmax.3`."""
+    return re.sub(r"\.\d+$", "", name)
+
+
+def _optimizer(node: Node) -> str:
+    return node.scope.partition("/")[2].partition("/")[0]
+
+
+def _updates(optimizer: str) -> Step:
+    title = optimizer or "update"
+    return Step(f"update:{title}", Fold.UPDATES, title, ScenePart.UPDATE)
+
+
+def _common(paths: Sequence[Path]) -> Path:
+    """The groups that all paths begin with."""
+    columns = zip(*paths, strict=False)
+    return tuple(c[0] for c in takewhile(lambda c: all(s.key == c[0].key for s in c), columns))

@@ -1,0 +1,66 @@
+"""What there is to draw of a graph: its values, and its results."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from graphc.inspect.scene import Kind, ScenePart, ends_of, kind_of, part_of
+from graphc.ir.graph import Graph, Node
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A value, or a result: an output, an update or a loss.
+
+    operands: the indices of the items that it takes
+    carried:  whether it is drawn on an edge: a constant, or a value with the entries of its operand
+    source:   where the value that it has the entries of comes from: itself unless it is carried;
+              -1 for a constant
+    """
+
+    name: str
+    kind: Kind
+    part: ScenePart
+    operands: tuple[int, ...]
+    carried: bool
+    source: int
+    node: Node | None = None
+
+
+def items_of(graph: Graph) -> list[Item]:
+    """The items of a graph in topological order, results last."""
+    index = {name: i for i, name in enumerate(graph.nodes)}
+    items: list[Item] = []
+    for i, node in enumerate(graph):
+        operands = tuple(index[x] for x in node.operands)
+        kind = kind_of(node)
+        constant = not node.op.source and all(items[x].source < 0 for x in operands)
+        carried = constant or (node.op.same_entries and len(operands) == 1)
+        source = (-1 if constant else items[operands[0]].source) if carried else i
+        kind = Kind.CONSTANT if constant else kind
+        items.append(Item(node.name, kind, part_of(node), operands, carried, source, node=node))
+    for end in ends_of(graph):
+        x = index[end.value]
+        part = end.part or items[x].part
+        name = f"{end.word} {end.name}"
+        items.append(Item(name, Kind.END, part, (x,), False, len(items)))
+    return items
+
+
+def variables_served(graph: Graph, items: list[Item]) -> list[str | None]:
+    """The variable whose update each item is for: "" if it is for several, or for an output; None
+    if nothing depends on it. What is for a slot is for its variable."""
+    serves: list[str | None] = [None] * len(items)
+    for i, end in enumerate(ends_of(graph), len(graph.nodes)):
+        written = graph.variables.get(end.name) if end.word == "update" else None
+        serves[i] = (written.of or written.name) if written is not None else ""
+    for i in reversed(range(len(items))):
+        mine = serves[i]
+        if mine is not None:
+            for x in items[i].operands:
+                serves[x] = _both(serves[x], mine)
+    return serves
+
+
+def _both(a: str | None, b: str) -> str:
+    return b if a is None or a == b else ""

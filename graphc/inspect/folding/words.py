@@ -1,0 +1,174 @@
+"""What a box of a folded picture says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from math import prod
+
+from graphc.inspect.folding.items import Item
+from graphc.inspect.folding.tree import BoxGroup, Fold, GroupTree
+from graphc.inspect.scene import Box, Kind, call_of, clean, clip, mesh_title, tooltip_of
+from graphc.ir.graph import Node
+from graphc.ir.placement import R, local_shape
+from graphc.ir.types import TensorType, in_units
+from graphc.ops.collective import Conversion
+from graphc.text.printer import placement_text, type_text, value_name, value_text
+
+NAMED = 3  # of many names in a line
+
+
+def title_of(tree: GroupTree) -> str:
+    """The title of a picture: the name of the graph, and its mesh."""
+    return mesh_title(tree.graph)
+
+
+def carried_words(items: Sequence[Item]) -> list[str]:
+    """What is said of each value that is carried: `0.1`, `cast`, `broadcast`; else ""."""
+    words: list[str] = []
+    for item in items:
+        node = item.node
+        if not item.carried or node is None:
+            words.append("")
+        elif item.source < 0:
+            inner = words[item.operands[0]] if len(item.operands) == 1 else ""
+            words.append(inner if inner and node.op.same_entries else _constant(node))
+        else:
+            words.append(words[item.operands[0]] or clean(call_of(node).partition(" ")[0]))
+    return words
+
+
+def _constant(node: Node) -> str:
+    given = node.op.attributes
+    if node.op.count:
+        return f"size of {given['extent'].name}" if given.get("extent") else node.op.name
+    value = given.get("value")
+    return value_text(value) if isinstance(value, bool | int | float) else node.op.name
+
+
+# -- boxes ----------------------------------------------------------------------------------------
+
+
+def box_of(tree: GroupTree, number: int, holds: Sequence[str], constants: Iterable[str]) -> Box:
+    """The box of a group that is closed."""
+    group = tree.groups[number]
+    members = [tree.items[i] for i in tree.members[number]]
+    inserted = all(m.node is not None and m.node.because is not None for m in members)
+    if group.item >= 0:
+        lines, tooltip = _of_value(tree, members[0], constants)
+    else:
+        lines, tooltip = _of_group(tree, group, members)
+    return Box(
+        group.id, tuple(clean(x) for x in lines if x), clean_lines(tooltip), group.kind,
+        group.part, inserted, tuple(holds), number,
+    )  # fmt: skip
+
+
+def clean_lines(text: str) -> str:
+    """The text with its line breaks, but no other odd characters."""
+    return "\n".join(clean(line) for line in text.split("\n"))
+
+
+def _of_value(tree: GroupTree, item: Item, constants: Iterable[str]) -> tuple[list[str], str]:
+    node = item.node
+    if node is None:
+        word, _, name = item.name.partition(" ")
+        return [name, word], item.name
+    given = " ".join([call_of(node), *(f"‹{x}›" for x in list(constants)[:NAMED])])
+    call = f"{node.op.source}" if node.op.source else given
+    lines = [value_name(node.name).removeprefix("%"), call, *_type(node.type)]
+    if isinstance(node.op, Conversion):
+        lines[:2] = [node.op.name, _exchange([item], tree)]
+    return lines, tooltip_of(node)
+
+
+def _of_group(tree: GroupTree, group: BoxGroup, members: Sequence[Item]) -> tuple[list[str], str]:
+    nodes = [m.node for m in members if m.node is not None]
+    counts = Counter(n.op.name for n in nodes if not n.op.source)
+    ops = ", ".join(f"{n} × {k}" if k > 1 else n for n, k in counts.most_common())
+    variables = [m.name for m in members if m.kind is Kind.VARIABLE]
+    tooltip = "\n".join(
+        clip(line, 400)
+        for line in (group.title, f"{len(members)} values: {ops}" if ops else "", _origin(nodes))
+        if line
+    )
+    title = f"{group.title} × {group.count}" if group.fold in _COUNTED else group.title
+    match group.fold:
+        case Fold.EXCHANGE:
+            size = _exchange(members, tree)
+            return [f"{group.count} {group.title}", size], tooltip
+        case Fold.ENDS:
+            return [
+                f"{group.count} {group.title}",
+                _few([_short(m.name) for m in members]),
+            ], tooltip
+        case Fold.UPDATES:
+            return [title, _written(tree, members)], tooltip
+        case Fold.UPDATE | Fold.SHARED:
+            return [title, tree.groups[group.parent].title], tooltip
+        case Fold.STATEMENT | Fold.RUN:
+            return [title, _few([*counts]), *_result(tree, members)], tooltip
+        case _:
+            inside = _few(variables) if variables else ""
+            return [title, inside, *_result(tree, members)], tooltip
+
+
+_COUNTED = (Fold.REPEAT, Fold.UPDATES)
+
+
+def _few(names: Sequence[str]) -> str:
+    some = names if len(names) <= NAMED + 1 else [*names[:NAMED], f"{len(names) - NAMED} more"]
+    return ", ".join(some)
+
+
+def _short(name: str) -> str:
+    return name.partition(" ")[2] or name
+
+
+def _written(tree: GroupTree, members: Sequence[Item]) -> str:
+    """The variables that an update writes."""
+    known = tree.graph.variables
+    written = [_short(m.name) for m in members if m.kind is Kind.END]
+    own = [v for v in written if v in known and known[v].kind in ("param", "outer")]
+    if not written:
+        return _few(list(dict.fromkeys(m.node.op.name for m in members if m.node is not None)))
+    return _few(own or written)
+
+
+def _result(tree: GroupTree, members: Sequence[Item]) -> list[str]:
+    """The type of the last value, if it is not written only."""
+    made = [m.node for m in members if m.node is not None and m.kind is not Kind.VARIABLE]
+    return _type(made[-1].type) if made else []
+
+
+def _type(t: TensorType) -> list[str]:
+    placed = [placement_text(t.placement)] if t.placement.states else []
+    return [type_text(t.bare()), *placed]
+
+
+def _origin(nodes: Sequence[Node]) -> str:
+    places = list(dict.fromkeys(str(n.origin) for n in nodes if n.origin is not None))
+    return f"from {_few(places)}" if places else ""
+
+
+# -- exchanges ------------------------------------------------------------------------------------
+
+
+def _exchange(members: Sequence[Item], tree: GroupTree) -> str:
+    """`over data · 57.7 KiB`: the axis, and what a device sends for it in a step."""
+    first = members[0].node
+    assert first is not None
+    over = f"over {first.op.attributes.get('axis', '')}"
+    size = sum(sent_bytes(tree, m) for m in members)
+    return f"{over} · {in_units(round(size))}" if size else over
+
+
+def sent_bytes(tree: GroupTree, item: Item) -> float:
+    """Bytes that a device sends in a step for a collective, with ring algorithms."""
+    node, mesh = item.node, tree.graph.mesh
+    if node is None or not isinstance(node.op, Conversion) or not node.op.communicates:
+        return 0.0
+    operand = tree.graph[node.operands[0]].type
+    shape = local_shape(operand, mesh)
+    turns = prod(a.size for a in mesh.time if operand.placement[a.name] != R)
+    return node.op.sent(prod(shape) * operand.dtype.bytes, shape, mesh) * turns
