@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from graphc.ir.graph import Graph
     from graphc.runtime.trainer import Trainer
 
-PICTURED = 400  # nodes of a graph that is drawn; a larger one is named only
+PICTURED = 400  # boxes of a picture that is drawn; a larger graph is named only
 
 
 def register() -> None:
@@ -32,12 +32,13 @@ def register() -> None:
 
 
 def graph_html(graph: Graph) -> str:
-    """A graph as a picture, or, of a large one, what it consists of."""
-    from graphc.inspect.svg import to_svg
+    """A graph as a picture, folded to fit on a screen, or, of a large one, what it consists of."""
+    from graphc.inspect import picture, to_svg
 
-    if len(graph.nodes) > PICTURED:
+    folded = picture(graph)
+    if len(folded.boxes) > PICTURED:
         return _text(f"{graph!r}: too large to be drawn here; graphc.print_ir(graph) prints it")
-    return f'<div style="overflow:auto">{to_svg(graph)}</div>'
+    return f'<div style="overflow:auto">{to_svg(folded)}</div>'
 
 
 def module_html(module: Module) -> str:

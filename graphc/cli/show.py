@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from graphc.lowering.program.program import Program
     from graphc.plan.plan import Plan
 
+LEVELS = ["model", "layers", "ops", "values"]
+
 output_option = click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="File to write. Default: stdout."
 )
@@ -39,6 +41,11 @@ output_option = click.option(
     help="Output format: ir, dot, svg, mermaid or json.",
 )  # fmt: skip
 @click.option(
+    "--level", type=click.Choice(LEVELS),
+    help="How much a picture shows: the model, its layers, its ops, or all values. Default: the "
+    "deepest down to ops that fits on a screen.",
+)  # fmt: skip
+@click.option(
     "--program", default="train", show_default=True,
     help="Program to show: train, evaluate, or another program of the strategy, such as sync, "
     "worker or server.0.",
@@ -48,7 +55,7 @@ output_option = click.option(
 @output_option
 def show_command(
     file: Path, strategy: str | None, order: str | None, sparse: str | None, after: str, form: str,
-    program: str, kernels: bool, diff: bool, output: Path | None,
+    level: str | None, program: str, kernels: bool, diff: bool, output: Path | None,
 ) -> None:  # fmt: skip
     """Print or draw the graph of FILE (.gc) after a compiler pass.
 
@@ -57,7 +64,7 @@ def show_command(
     nodes that were fused into it, and the instructions that run in Python. --after nodes, fuse,
     checks, kernels or row-tiling prints how they came about.
     """
-    from graphc.inspect import FORMATS
+    from graphc.inspect import FORMATS, Level
     from graphc.lowering.lower import STAGES
     from graphc.verify.reading import read_ir
 
@@ -65,6 +72,7 @@ def show_command(
 
     if form not in FORMATS:
         raise click.UsageError(f"there is no format '{form}'; known: {', '.join(FORMATS)}")
+    depth = Level(level) if level else None
     match file.suffix:
         case ".gir" if kernels:
             raise click.UsageError(
@@ -76,10 +84,10 @@ def show_command(
         case ".plan":
             text = _instructions(file, program)
         case ".gir":
-            text = FORMATS[form](read_ir(read_text(file), str(file)))
+            text = FORMATS[form](read_ir(read_text(file), str(file)), depth)
         case _:
             before, graph = _stages(file, strategy, order, sparse, after, program)
-            text = _changes(before, graph, after) if diff else FORMATS[form](graph)
+            text = _changes(before, graph, after) if diff else FORMATS[form](graph, depth)
     _write(text, output)
 
 

@@ -1,4 +1,4 @@
-"""Pictures of a graph: `FORMATS[name](graph)` is the text of one."""
+"""Pictures of a graph: `FORMATS[name](graph, level)` is the text of one."""
 
 from __future__ import annotations
 
@@ -6,12 +6,27 @@ from collections.abc import Callable
 
 from graphc.inspect.as_json import to_json
 from graphc.inspect.diagrams import to_dot, to_mermaid
+from graphc.inspect.folding import Level, picture
 from graphc.inspect.svg import to_svg
 from graphc.ir.graph import Graph
 from graphc.text import print_ir
 
-FORMATS: dict[str, Callable[[Graph], str]] = {
-    "ir": print_ir, "dot": to_dot, "svg": to_svg, "mermaid": to_mermaid, "json": to_json,
-}  # fmt: skip
 
-__all__ = ["FORMATS", "to_dot", "to_json", "to_mermaid", "to_svg"]
+def _ir(graph: Graph, level: Level | None) -> str:
+    return print_ir(graph)
+
+
+def _json(graph: Graph, level: Level | None) -> str:
+    folds = level is not None and level is not Level.VALUES
+    return to_json(graph, picture(graph, level) if folds else None)
+
+
+FORMATS: dict[str, Callable[[Graph, Level | None], str]] = {
+    "ir": _ir,
+    "dot": lambda graph, level: to_dot(picture(graph, level)),
+    "svg": lambda graph, level: to_svg(picture(graph, level)),
+    "mermaid": lambda graph, level: to_mermaid(picture(graph, level)),
+    "json": _json,
+}
+
+__all__ = ["FORMATS", "Level", "picture", "to_dot", "to_json", "to_mermaid", "to_svg"]

@@ -8,6 +8,7 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any
 
+from graphc.inspect.scene import Scene
 from graphc.ir.graph import Because, Graph, Node, Objective, Variable
 from graphc.ir.op import snake
 from graphc.ir.placement import Axis, Mesh, Placement
@@ -16,9 +17,36 @@ from graphc.support.errors import Span
 from graphc.text.printer import VERSION, type_text
 
 
-def to_json(graph: Graph) -> str:
-    """The whole graph as one JSON object, keys in a fixed order; an infinity or NaN is a string."""
-    return json.dumps({"graphc-ir": VERSION, **_graph(graph)}, indent=1, allow_nan=False) + "\n"
+def to_json(graph: Graph, folded: Scene | None = None) -> str:
+    """The whole graph as one JSON object, keys in a fixed order; an infinity or NaN is a string.
+
+    folded: a folded picture of it, whose boxes and edges are then under `picture`.
+    """
+    whole = {"graphc-ir": VERSION, **_graph(graph)}
+    if folded is not None:
+        whole["picture"] = _picture(folded)
+    return json.dumps(whole, indent=1, allow_nan=False) + "\n"
+
+
+def _picture(picture: Scene) -> dict[str, Any]:
+    """Boxes, with the names of the values in each; edges, by the indices of boxes."""
+    edges = zip(picture.edges, picture.details, strict=True)
+    return {
+        "boxes": [
+            {
+                "id": box.name, "lines": list(box.lines), "kind": box.kind.value,
+                "part": box.part.value, "inserted": box.inserted, "values": list(box.holds),
+            }
+            for box in picture.boxes
+        ],
+        "edges": [
+            {
+                "from": a, "to": b, "count": edge.count, "bytes": edge.bytes, "label": edge.label,
+                "values": list(edge.carried),
+            }
+            for (a, b), edge in edges
+        ],
+    }  # fmt: skip
 
 
 def _graph(graph: Graph) -> dict[str, Any]:

@@ -8,8 +8,7 @@ from typing import TypeAlias
 from xml.sax.saxutils import escape
 
 from graphc.inspect.layout import TITLES, Lane, Layout, Links, layout
-from graphc.inspect.scene import STYLES, Box, Kind, Scene, clip, scene
-from graphc.ir.graph import Graph
+from graphc.inspect.scene import STYLES, Box, Kind, Scene, clip
 
 _LINE, _PAD = 13.0, 7.0  # height of a line of text, space around the text
 _CHAR = 6.05  # width of a character at 10 px in a monospace font
@@ -33,9 +32,8 @@ rect{stroke-width:1.2}g:hover>rect{stroke-width:2.4}.new{stroke-dasharray:4 2.5}
 """
 
 
-def to_svg(graph: Graph) -> str:
-    """The graph as SVG. Hovering shows type, placement, reason and origin of a value."""
-    picture = scene(graph)
+def to_svg(picture: Scene) -> str:
+    """A picture as SVG. Hovering shows type, placement, reason and origin of a value."""
     links = Links.of(picture)
     canvas = Canvas(picture, layout(picture, links))
     canvas.measure(links)

@@ -204,14 +204,15 @@ PASSES = ("cse", "dce", "differentiate", "simplify,cse,dce", "fold_constants", "
 def _used(text: str, seed: int) -> None:
     """What `graphc show` and `graphc opt` do with a text."""
     from graphc.compiler import pipeline
-    from graphc.inspect import FORMATS
+    from graphc.inspect import FORMATS, Level
     from graphc.passes.base import parse_passes
     from graphc.text import print_ir
     from graphc.verify.reading import read_ir
 
     graph = read_ir(text)
     for form in FORMATS.values():
-        form(graph)
+        for level in (None, Level.VALUES):
+            form(graph, level)
     print_ir(pipeline.run_passes(graph, parse_passes(PASSES[seed % len(PASSES)])))
 
 

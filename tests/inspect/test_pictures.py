@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from graphc.inspect import FORMATS, to_dot, to_json, to_mermaid, to_svg
+from graphc.inspect import FORMATS, Level, to_dot, to_json, to_mermaid, to_svg
 from graphc.inspect.scene import Kind, ScenePart, clean, scene
 from graphc.ir.graph import Graph, Variable
 from graphc.ir.placement import Mesh
@@ -69,30 +69,40 @@ def test_unprintable_characters_are_replaced() -> None:
 # -- all formats --------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("level", [None, Level.VALUES])
 @pytest.mark.parametrize("name", FORMATS)
-def test_every_format_is_deterministic_text(name: str, step: Graph) -> None:
-    text = FORMATS[name](step)
-    assert text == FORMATS[name](parse_ir(print_ir(step, locs=True)))
+def test_every_format_is_deterministic_text(name: str, level: Level | None, step: Graph) -> None:
+    text = FORMATS[name](step, level)
+    assert text == FORMATS[name](parse_ir(print_ir(step, locs=True)), level)
     assert text.endswith("\n")
     text.encode("utf-8")
 
 
+@pytest.mark.parametrize("level", [None, Level.VALUES])
 @pytest.mark.parametrize("name", FORMATS)
-def test_every_format_draws_an_empty_graph_and_one_value(name: str) -> None:
-    assert FORMATS[name](Graph())
-    assert FORMATS[name](parse_ir("graphc-ir 1 graph g { %a : f32[] = const {value=1.0} }"))
+def test_every_format_draws_an_empty_graph_and_one_value(name: str, level: Level | None) -> None:
+    assert FORMATS[name](Graph(), level)
+    assert FORMATS[name](parse_ir("graphc-ir 1 graph g { %a : f32[] = const {value=1.0} }"), level)
 
 
+@pytest.mark.parametrize("level", [None, Level.VALUES])
 @pytest.mark.parametrize("name", FORMATS)
-def test_every_format_draws_what_is_still_to_be_differentiated(name: str) -> None:
+def test_every_format_draws_what_is_still_to_be_differentiated(
+    name: str, level: Level | None
+) -> None:
     text = """graphc-ir 1 graph g { param w : f32[] %w : f32[] = variable {source_name="w"}
       minimize %w with data(dtype="f32", shape=(), base64="") over w }"""
-    assert "data(dtype" in FORMATS[name](parse_ir(text)) or name in ("mermaid", "json", "dot")
+    assert "data(dtype" in FORMATS[name](parse_ir(text), level) or name in (
+        "mermaid",
+        "json",
+        "dot",
+    )
 
 
+@pytest.mark.parametrize("level", [None, Level.VALUES])
 @pytest.mark.parametrize("name", FORMATS)
-def test_hostile_names_stay_data(name: str, nasty: Graph) -> None:
-    text = FORMATS[name](nasty)
+def test_hostile_names_stay_data(name: str, level: Level | None, nasty: Graph) -> None:
+    text = FORMATS[name](nasty, level)
     text.encode("utf-8")
     assert "\x00" not in text
     if name in ("svg", "mermaid"):
@@ -112,7 +122,7 @@ DOT_LINE = re.compile(
 @pytest.mark.parametrize("which", ["step", "nasty"])
 def test_dot_is_well_formed(which: str, request: pytest.FixtureRequest) -> None:
     graph: Graph = request.getfixturevalue(which)
-    lines = to_dot(graph).splitlines()
+    lines = to_dot(scene(graph)).splitlines()
     assert [line for line in lines if not DOT_LINE.fullmatch(line)] == []
     nodes = [line for line in lines if re.match(r"  n\d+ \[", line)]
     assert len(nodes) == values_and_ends(graph)
@@ -120,7 +130,7 @@ def test_dot_is_well_formed(which: str, request: pytest.FixtureRequest) -> None:
 
 
 def test_dot_labels_read_back(nasty: Graph) -> None:
-    label = re.search(rf"label=({DOT_STRING})", to_dot(nasty))
+    label = re.search(rf"label=({DOT_STRING})", to_dot(scene(nasty)))
     assert label
     read = re.sub(r"\\(.)", r"\1", label[1][1:-1]).replace("&amp;", "&")
     assert read == clean(nasty.name)
@@ -139,7 +149,7 @@ MERMAID_LINE = re.compile(
 @pytest.mark.parametrize("which", ["step", "nasty", "deep"])
 def test_mermaid_is_well_formed(which: str, request: pytest.FixtureRequest) -> None:
     graph: Graph = request.getfixturevalue(which)
-    lines = to_mermaid(graph).splitlines()
+    lines = to_mermaid(scene(graph)).splitlines()
     assert [line for line in lines if not MERMAID_LINE.fullmatch(line)] == []
     assert sum(":::" in line for line in lines) == values_and_ends(graph)
     assert sum("-->" in line for line in lines) == operands_and_ends(graph)
@@ -148,7 +158,7 @@ def test_mermaid_is_well_formed(which: str, request: pytest.FixtureRequest) -> N
 
 def test_mermaid_marks_what_a_pass_inserted(step: Graph) -> None:
     inserted = [i for i, box in enumerate(scene(step).boxes) if box.inserted]
-    assert f"  class {','.join(f'n{i}' for i in inserted)} inserted\n" in to_mermaid(step)
+    assert f"  class {','.join(f'n{i}' for i in inserted)} inserted\n" in to_mermaid(scene(step))
 
 
 # -- JSON ---------------------------------------------------------------------------------------
@@ -195,7 +205,7 @@ def test_json_describes_extents() -> None:
 @pytest.mark.parametrize("which", ["step", "nasty", "deep"])
 def test_svg_is_xml_without_scripts(which: str, request: pytest.FixtureRequest) -> None:
     graph: Graph = request.getfixturevalue(which)
-    root = ET.fromstring(to_svg(graph))
+    root = ET.fromstring(to_svg(scene(graph)))
     assert root.tag == f"{SVG}svg"
     tags = {element.tag.removeprefix(SVG) for element in root.iter()}
     assert tags == {"svg", "title", "style", "defs", "marker", "path", "rect", "text", "g"}
@@ -205,7 +215,7 @@ def test_svg_is_xml_without_scripts(which: str, request: pytest.FixtureRequest) 
 
 
 def test_svg_tooltips_say_all(step: Graph) -> None:
-    titles = [t.text or "" for t in ET.fromstring(to_svg(step)).iter(f"{SVG}title")]
+    titles = [t.text or "" for t in ET.fromstring(to_svg(scene(step))).iter(f"{SVG}title")]
     assert any("because partition: P -> R, for %update" in t for t in titles)
     assert any("from stack.gc:1:5" in t for t in titles)
 
@@ -214,10 +224,10 @@ def test_svg_clips_long_lines() -> None:
     name = "w" * 500
     v = Variable(name, TensorType((), F32))
     text = f"graphc-ir 1 graph g {{ param {v.name} : f32[] %{name} : f32[] = neg %{name} }}"
-    texts = ET.fromstring(to_svg(parse_ir(text))).iter(f"{SVG}text")
+    texts = ET.fromstring(to_svg(scene(parse_ir(text)))).iter(f"{SVG}text")
     assert max(len(t.text or "") for t in texts) <= 36
 
 
 def test_a_mesh_stands_in_the_title(step: Graph) -> None:
-    assert "mesh(data=4, turn=2 over time)" in to_svg(step)
-    assert str(Mesh()) not in to_svg(Graph())
+    assert "mesh(data=4, turn=2 over time)" in to_svg(scene(step))
+    assert str(Mesh()) not in to_svg(scene(Graph()))

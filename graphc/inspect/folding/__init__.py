@@ -10,19 +10,11 @@ open. So every value is in one box, and what is opened shows what is in it.
 from __future__ import annotations
 
 from graphc.inspect.folding.build import group_tree
-from graphc.inspect.folding.cut import SCREEN, fitting, folded, open_at
+from graphc.inspect.folding.cut import SCREEN, fitting, folded, open_at, picture
 from graphc.inspect.folding.items import Item
 from graphc.inspect.folding.tree import BoxGroup, Fold, GroupTree, Level
 
 __all__ = [
-    "SCREEN",
-    "BoxGroup",
-    "Fold",
-    "GroupTree",
-    "Item",
-    "Level",
-    "fitting",
-    "folded",
-    "group_tree",
-    "open_at",
+    "SCREEN", "BoxGroup", "Fold", "GroupTree", "Item", "Level", "fitting", "folded", "group_tree",
+    "open_at", "picture",
 ]  # fmt: skip

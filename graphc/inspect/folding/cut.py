@@ -5,23 +5,37 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
+from graphc.inspect.folding.build import group_tree
 from graphc.inspect.folding.tree import GroupTree, Level
 from graphc.inspect.folding.words import box_of, carried_words, title_of
-from graphc.inspect.scene import EdgeDetail, Scene
+from graphc.inspect.scene import EdgeDetail, Scene, scene
+from graphc.ir.graph import Graph
 
 SCREEN = 45  # boxes that fit on a screen
 
 
 def open_at(tree: GroupTree, level: Level) -> frozenset[int]:
-    """The groups that are open at a level. Those of a coarser level are among them."""
+    """The groups that are open at a level: those of a coarser level are among them. For VALUES
+    they are those of OPS, since no group shows what is drawn on edges."""
     groups = enumerate(tree.groups)
     return frozenset(i for i, g in groups if g.opens is not None and g.opens <= level)
 
 
 def fitting(tree: GroupTree, most: int = SCREEN) -> Level:
-    """The deepest level with at most `most` boxes; MODEL if there is none."""
-    levels = [x for x in Level if len(_visible(tree, open_at(tree, x))[0]) <= most]
-    return levels[-1] if levels else Level.MODEL
+    """The deepest level, down to OPS, with at most `most` boxes; MODEL if there is none."""
+    deepest = Level.MODEL
+    for level in (Level.LAYERS, Level.OPS):
+        if len(_visible(tree, open_at(tree, level))[0]) <= most:
+            deepest = level
+    return deepest
+
+
+def picture(graph: Graph, level: Level | None = None) -> Scene:
+    """The scene of a graph at a level; by default the deepest that fits on a screen."""
+    if level is Level.VALUES:
+        return scene(graph)
+    tree = group_tree(graph)
+    return folded(tree, open_at(tree, level or fitting(tree)))
 
 
 def folded(tree: GroupTree, opened: Collection[int]) -> Scene:

@@ -13,11 +13,19 @@ from graphc.ir.graph import Graph
 
 
 class Level(Enum):
-    """How much of a graph a picture shows, the coarsest first."""
+    """How much of a graph a picture shows, the coarsest first.
+
+    MODEL:  the layers, what is repeated once with a count, collectives by kind, one box for each
+            optimizer
+    LAYERS: layers in layers, composites such as softmax, the update of each variable
+    OPS:    every value but those that are drawn on edges: constants, broadcasts, casts
+    VALUES: every value, as the text of the graph has them
+    """
 
     MODEL = "model"
     LAYERS = "layers"
     OPS = "ops"
+    VALUES = "values"
 
     def __le__(self, other: Level) -> bool:
         return _ORDER[self] <= _ORDER[other]
