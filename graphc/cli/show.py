@@ -11,6 +11,7 @@ import click
 
 from graphc.cli import completion
 from graphc.cli.file_arguments import read_text
+from graphc.cli.page import write_page
 from graphc.cli.run import order_option, shown_warnings, sparse_option, strategy_option
 from graphc.support.files import write_whole
 
@@ -38,7 +39,8 @@ output_option = click.option(
 )  # fmt: skip
 @click.option(
     "--format", "form", default="ir", show_default=True,
-    help="Output format: ir, dot, svg, mermaid or json.",
+    help="Output format: ir, dot, svg, mermaid, json, or html: one page with all passes, the "
+    "source, costs and memory, which opens from disk; without -o, FILE's name with .html.",
 )  # fmt: skip
 @click.option(
     "--level", type=click.Choice(LEVELS),
@@ -68,10 +70,17 @@ def show_command(
     from graphc.lowering.lower import STAGES
     from graphc.verify.reading import read_ir
 
+    if form == "html":
+        if diff or kernels:
+            raise click.UsageError(
+                "the page has all passes and kernels: leave out --diff, --kernels"
+            )
+        write_page(file, strategy, order, sparse, _given("after"), program, output)
+        return
     kernels = kernels or after in STAGES
 
     if form not in FORMATS:
-        raise click.UsageError(f"there is no format '{form}'; known: {', '.join(FORMATS)}")
+        raise click.UsageError(f"there is no format '{form}'; known: {', '.join(FORMATS)}, html")
     depth = Level(level) if level else None
     match file.suffix:
         case ".gir" if kernels:
@@ -89,6 +98,13 @@ def show_command(
             before, graph = _stages(file, strategy, order, sparse, after, program)
             text = _changes(before, graph, after) if diff else FORMATS[form](graph, depth)
     _write(text, output)
+
+
+def _given(name: str) -> str | None:
+    """The value of an option, None if it is its default."""
+    context = click.get_current_context()
+    default = context.get_parameter_source(name) is click.core.ParameterSource.DEFAULT
+    return None if default else context.params[name]
 
 
 def _instructions(file: Path, program: str) -> str:

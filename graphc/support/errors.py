@@ -65,6 +65,16 @@ def source_line(span: Span) -> str | None:
     return linecache.getline(span.file, span.line).rstrip("\n") or None
 
 
+def source_text(file: str) -> str:
+    """The text of a source file, as far as `source_line` would show it; else ''."""
+    if file in _SOURCES:
+        return "\n".join(_SOURCES[file])
+    named = file.endswith(SOURCES) and os.path.isfile(file)
+    if not (named or file in linecache.cache):
+        return ""
+    return "".join(linecache.getlines(file))
+
+
 class GraphcError(Exception):
     """An error that the user can cause and correct.
 

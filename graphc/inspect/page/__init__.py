@@ -1,0 +1,10 @@
+"""A training step as one page of HTML that opens from disk: `to_html(history)`.
+
+`history.record` compiles a module and keeps what every pass and stage left; `data` makes one JSON
+value of it; `page.html`, `page.css` and the scripts beside them show that value in a browser.
+"""
+
+from graphc.inspect.page.document import to_html
+from graphc.inspect.page.history import History, history_of_graph, record, stage_names
+
+__all__ = ["History", "history_of_graph", "record", "stage_names", "to_html"]

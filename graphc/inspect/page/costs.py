@@ -1,0 +1,85 @@
+"""What a node costs: operations, bytes that it reads and writes, and bytes that it sends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from graphc.analysis.work import multiply_adds
+from graphc.ir.dims import parse_rule
+from graphc.ir.graph import Graph, Node
+from graphc.ir.placement import Home, R, local_shape
+from graphc.ir.types import TensorType
+from graphc.ops.collective import Conversion
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCost:
+    """The cost of a node in one step, on one device, all microbatches together.
+
+    operations: a multiplication and an addition each count as one (the field's FLOPs); any other op
+                counts one for each combination of indices of its dims
+    bytes:      what it reads and writes if it is not fused with others; 0 for a view
+    sent:       what a device sends, on average, with ring algorithms
+    """
+
+    operations: float = 0.0
+    bytes: float = 0.0
+    sent: float = 0.0
+
+
+FREE = NodeCost()
+
+
+def cost_of(node: Node, graph: Graph) -> NodeCost:
+    """The cost of a node in its graph."""
+    op = node.op
+    if op.source:
+        return FREE
+    types = [graph[x].type for x in node.operands]
+    turns = _turns([*types, node.type], graph)
+    if isinstance(op, Conversion):
+        sent = _sent(op, types[0], graph) if op.communicates else 0.0
+        moved = 0.0 if op.view else _bytes([*types, node.type], graph) * turns
+        return NodeCost(0.0, moved, sent)
+    if op.view:
+        return FREE
+    return NodeCost(
+        _operations(node, types, graph) * turns, _bytes([*types, node.type], graph) * turns
+    )
+
+
+def _operations(node: Node, types: list[TensorType], graph: Graph) -> float:
+    if node.op.lazy or not types:
+        return 0.0
+    rule = parse_rule(node.op.dims(*types))
+    shapes = [local_shape(t, graph.mesh) for t in (*types, node.type)]
+    count = multiply_adds(rule, shapes)
+    products = len(types) == 2 and not node.op.elementwise and count > prod(shapes[-1])
+    return count * 2 if products else count
+
+
+def _turns(types: list[TensorType], graph: Graph, without: tuple[str, ...] = ()) -> int:
+    """How often a step runs it: once for every microbatch along the axes where anything varies."""
+    varies = (
+        a.size
+        for a in graph.mesh.time
+        if a.name not in without and any(t.placement[a.name] != R for t in types)
+    )
+    return prod(varies)
+
+
+def _bytes(types: list[TensorType], graph: Graph) -> float:
+    return float(sum(_local(t, graph) for t in types))
+
+
+def _local(t: TensorType, graph: Graph) -> int:
+    return prod(local_shape(t, graph.mesh)) * t.dtype.bytes
+
+
+def _sent(op: Conversion, t: TensorType, graph: Graph) -> float:
+    """The mean over devices; a value that one of them owns is sent by its group only."""
+    shape, mesh = local_shape(t, graph.mesh), graph.mesh
+    homes = (a for a, state in t.placement if isinstance(state, Home) and a not in op.axes)
+    size = prod(shape) * t.dtype.bytes / prod(mesh.axis(a).size for a in homes)
+    return op.sent(size, shape, mesh) * _turns([t], graph, without=op.axes)

@@ -1,0 +1,127 @@
+"""The compiled step in the order in which the CPU backend runs it, and what is alive when.
+
+One entry for each kernel and each instruction of the host; positions in the arena are those that
+the backend uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from graphc.lowering.draft import Draft
+from graphc.lowering.kernel.code import TiledKernel
+from graphc.lowering.kernel.lowered import Host
+from graphc.lowering.lower import stages
+from graphc.lowering.memory.pointers import TURNS, placed, timeline_of
+from graphc.lowering.memory.timeline import FOREVER, lives_of
+from graphc.lowering.nodes.facts import written_apart
+from graphc.lowering.nodes.peers import alike
+from graphc.lowering.program.instructions import Feed, Instruction, Kernel, Start, Wait
+from graphc.lowering.program.listing import title
+from graphc.lowering.program.program import Program
+
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """A kernel or an instruction of the host. kind: 'kernel', 'host', 'start', 'wait' or 'feed'.
+
+    nodes: the names of the graph's nodes that it computes; part: of the step, such as 'prologue'
+    """
+
+    kind: str
+    nodes: tuple[str, ...]
+    part: str
+
+
+@dataclass(frozen=True, slots=True)
+class LiveBuffer:
+    """Memory in the arena: `bytes` from `offset` on, between the first and the last entry of each
+    life that touch it."""
+
+    name: str
+    bytes: int
+    offset: int
+    lives: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Execution:
+    """What a step runs, in order, and the memory that it needs: bytes on one device.
+
+    loops: first entry, end, and number of turns of each loop
+    """
+
+    entries: tuple[Executed, ...]
+    buffers: tuple[LiveBuffer, ...]
+    loops: tuple[tuple[int, int, int], ...]
+    arena: int
+    variables: int
+    constants: int
+
+
+def execution_of(program: Program) -> Execution:
+    """How the devices of one process run a program."""
+    shared = alike({program.name: program}) - written_apart(program)
+    *_, (_, draft) = stages(program, shared if program.mesh.devices > 1 else None)
+    timeline = timeline_of(draft)
+    outputs = {draft.buffers[b].root for b in program.outputs.values()}
+    lives = lives_of(timeline, outputs)
+    entries = tuple(_entries(draft))
+    end = len(entries) - 1
+    lowered = placed(draft, False)
+    buffers = [
+        LiveBuffer(
+            draft.buffers[b].name, draft.buffers[b].bytes, pointer.offset,
+            tuple((first, end if last == FOREVER else last) for first, last in lives[b]),
+        )
+        for b, pointer in lowered.pointer_of.items()
+        if pointer.memory == 0 and b in lives and draft.buffers[b].bytes
+    ]  # fmt: skip
+    turns = [loop.turns for loop in program.loops]
+    loops = tuple(
+        (turn[0].start, turn[-1].stop, n) for turn, n in zip(timeline.loops, turns, strict=True)
+    )
+    return Execution(
+        entries, tuple(buffers), loops, lowered.arena,
+        program.variable_bytes, program.constant_bytes,
+    )  # fmt: skip
+
+
+def _entries(draft: Draft) -> Iterator[Executed]:
+    """In the positions of the timeline: a loop's first turn and a later one may differ."""
+    last = len(draft.parts) - 1
+    for number, part in enumerate(draft.parts):
+        name = "commit" if number == last else title(draft.program, number)
+        apart = any(not isinstance(x, Host) and x.turn != "any" for x in part)
+        for turn in TURNS if apart else TURNS[:1]:
+            for item in part:
+                if isinstance(item, Host):
+                    yield _of_host(draft.program, item.instruction, name)
+                elif item.turn in ("any", turn):
+                    for built, label in item.built:
+                        mark = "\n" if isinstance(built.kernel, TiledKernel) else None
+                        yield Executed("kernel", _names(label, mark), name)
+
+
+def _names(label: str, mark: str | None) -> tuple[str, ...]:
+    """The nodes that a kernel's label names, one line for each step of a tiled one."""
+    lines = label.split(mark) if mark else [label]
+    return tuple(dict.fromkeys(x for line in lines for x in line.split(", ") if x))
+
+
+def _of_host(program: Program, x: Instruction, part: str) -> Executed:
+    match x:
+        case Feed(result=y):
+            return Executed("feed", (program.buffers[y].name,), part)
+        case Kernel(node=node):
+            return Executed("host", (node,), part)
+        case Start(node=node):
+            return Executed("start", (node,), part)
+        case Wait(token=token):
+            start = next(
+                s for s in program.instructions if isinstance(s, Start) and s.token == token
+            )
+            return Executed("wait", (start.node,), part)
+        case _:
+            return Executed("host", (), part)
