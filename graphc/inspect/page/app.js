@@ -5,7 +5,8 @@ const app = {
   chosenName: -1, chosenGroup: -1, hoverName: -1, hoverBox: -1, litNames: new Set(), held: false, follow: true,
 };
 const TABS = [["graph", "Graph"], ["time", "Time and memory"], ["devices", "Devices"]];
-const FIT_MOST = 70; // boxes that are opened at first
+const LEVEL_NAMES = ["model", "layers", "ops"];
+const FIT_MOST = 60; // boxes that are drawn at first
 
 // -- state ----------------------------------------------------------------------------------------
 
@@ -147,22 +148,20 @@ function showTab(tab) {
   refresh();
 }
 
-/** Open groups from the outside in, as long as what is drawn stays readable. */
-function openSome() {
-  const scene = sceneOf(Math.min(app.stage, PASSES - 1), new Set(), false, false);
-  let count = scene.boxes.length;
-  const size = new Map();
-  scene.records.forEach((x, i) => { if (!scene.hidden[i]) size.set(x.record[F.group], (size.get(x.record[F.group]) || 0) + 1); });
-  for (const g of groups) {
-    if (g.parent < 0 || !size.has(g.id) || (g.depth > 1 && !app.open.has(g.parent))) continue;
-    if (g.part === 2 || count + size.get(g.id) > FIT_MOST) continue;
-    app.open.add(g.id); count += size.get(g.id);
+/** The groups that are open at a level. */
+const openAt = (level) => new Set(groups.filter((g) => g.parent >= 0 && g.level <= level).map((g) => g.id));
+
+/** The deepest level that fits on a screen. */
+function fittingLevel() {
+  for (let level = LEVEL_NAMES.length - 1; level > 0; level--) {
+    const scene = sceneOf(PASSES - 1, openAt(level), false, false);
+    if (scene.boxes.filter((b) => !b.open).length <= FIT_MOST) return level;
   }
+  return 0;
 }
 
 function setLevel(level) {
-  app.open = new Set(level === "ops" ? groups.filter((g) => g.parent >= 0).map((g) => g.id) : []);
-  if (level === "fit") openSome();
+  app.open = openAt(level); $("level").value = level;
   relayout(); fit();
 }
 
@@ -375,16 +374,18 @@ function start() {
     ...data.lowering.map((s, i) => stop(PASSES + i, s.name, "", s.purpose, "low")));
   slider.addEventListener("input", () => go(Number(slider.value)));
   $("earlier").onclick = () => go(app.stage - 1); $("later").onclick = () => go(app.stage + 1);
-  $("level").append(...[["fit", "what fits"], ["groups", "groups"], ["ops", "every op"]].map(([v, t]) => el("option", { value: v }, t)));
+  $("level").append(...LEVEL_NAMES.map((t, v) => el("option", { value: v }, t)));
   $("colors").append(...[["kind", "color: kind"], ["placement", "color: placement"], ["cost", "color: operations"], ["sent", "color: bytes sent"]].map(([v, t]) => el("option", { value: v }, t)));
-  $("level").onchange = (e) => { setLevel(e.target.value); e.target.blur(); };
+  $("level").onchange = (e) => { setLevel(Number(e.target.value)); e.target.blur(); };
   $("colors").onchange = (e) => { app.by = e.target.value; showLegend(); refresh(); e.target.blur(); };
   $("minor").onchange = (e) => { app.details = e.target.checked; relayout(); };
   $("changes").onchange = () => { relayout(); if (app.tab === "kernels") showKernels(app.stage - PASSES); };
   $("fit").onclick = fit; $("closer").onclick = () => zoom(1.3); $("farther").onclick = () => zoom(1 / 1.3);
   $("theme").onclick = flipTheme; $("help").onclick = () => $("keys").showModal();
   startSource(); startPointer(); startKeys(); startSearch(); startGrips(); startTime();
-  app.stage = PASSES - 1; openSome(); go(firstStage()); fit(); draw();
+  app.stage = PASSES - 1; const level = fittingLevel();
+  app.open = openAt(level); $("level").value = level;
+  go(firstStage()); fit(); draw();
   new ResizeObserver(() => { refresh(); paintTime(); }).observe($("stagearea"));
   window.addEventListener("beforeprint", () => { setTheme("light"); fit(); draw(3); });
   window.addEventListener("afterprint", () => { draw(); });

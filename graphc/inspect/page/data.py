@@ -14,7 +14,7 @@ from typing import Any
 
 from graphc.inspect.page.costs import cost_of
 from graphc.inspect.page.execution import Execution, execution_of
-from graphc.inspect.page.groups import Path, paths
+from graphc.inspect.page.groups import NodePlace, PathStep, places
 from graphc.inspect.page.history import History, PassResult
 from graphc.inspect.page.stages import lowering_stages
 from graphc.ir.graph import Graph, Node, Variable
@@ -65,42 +65,37 @@ class _Tables:
     files: dict[str, int] = field(default_factory=dict)
     spans: dict[tuple[int, ...], int] = field(default_factory=dict)
     reasons: dict[tuple[int, ...], int] = field(default_factory=dict)
-    groups: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    groups: dict[tuple[int, str], int] = field(default_factory=dict)
+    steps: dict[int, PathStep] = field(default_factory=dict)
     records: dict[tuple[Any, ...], int] = field(default_factory=dict)
-    known: dict[tuple[Any, ...], int] = field(default_factory=dict)
 
     def plain(self) -> dict[str, Any]:
         records = [list(r[:2]) + [list(r[2])] + list(r[3:]) for r in self.records]
+        groups = [
+            [parent, self.text(step.fold), self.text(step.title), step.level]
+            for (parent, _), step in zip(self.groups, self.steps.values(), strict=True)
+        ]
         return {
             "strings": list(self.strings), "spans": list(map(list, self.spans)),
-            "reasons": list(map(list, self.reasons)), "groups": list(map(list, self.groups)),
-            "records": records,
+            "reasons": list(map(list, self.reasons)), "groups": groups, "records": records,
         }  # fmt: skip
 
     def records_of(self, graph: Graph) -> list[int]:
         """The nodes of a graph as numbers of records."""
-        path_of = paths(graph)
-        minor: set[str] = set()
-        numbers = []
-        for node in graph:
-            if _is_minor(node, minor):
-                minor.add(node.name)
-            is_minor = node.name in minor
-            numbers.append(_number(self.records, self._record(node, graph, path_of, is_minor)))
-        return numbers
+        return [
+            _number(self.records, self._record(node, graph, place))
+            for node, place in zip(graph, places(graph), strict=True)
+        ]
 
-    def _record(
-        self, node: Node, graph: Graph, path_of: dict[str, Path], minor: bool
-    ) -> tuple[Any, ...]:
+    def _record(self, node: Node, graph: Graph, place: NodePlace) -> tuple[Any, ...]:
         text, cost = self.text, cost_of(node, graph)
-        operands = tuple(text(x) for x in node.operands)
         return (
-            text(node.name), text(node.op.name), operands,
+            text(node.name), text(node.op.name), tuple(map(text, node.operands)),
             text(type_text(node.type.bare())), text(_placement(node)),
             text(fields_text(node.op)), text(node.scope), self.span(node.origin),
             self.reason(node), text("; ".join(placement_text(p) for p in node.needs)),
-            text(str(node.order)), KINDS.index(_kind(node, graph)), int(minor),
-            self.group(path_of[node.name]),
+            text(str(node.order)), KINDS.index(_kind(node, graph)), int(place.minor),
+            self.group(place.path),
             _rounded(cost.operations), _rounded(cost.bytes), _rounded(cost.sent),
         )  # fmt: skip
 
@@ -119,10 +114,12 @@ class _Tables:
             return -1
         return _number(self.reasons, tuple(map(self.text, (b.by, b.rule, b.consumer, b.reason))))
 
-    def group(self, path: Path) -> int:
+    def group(self, path: tuple[PathStep, ...]) -> int:
+        """The number of a group; it is called what the last pass calls it."""
         number = -1
-        for key in path:
-            number = _number(self.groups, (number, self.text(key.kind), self.text(key.label)))
+        for step in path:
+            number = _number(self.groups, (number, step.id))
+            self.steps[number] = step
         return number
 
 
@@ -136,15 +133,6 @@ def _rounded(x: float) -> float | int:
 
 def _placement(node: Node) -> str:
     return placement_text(node.type.placement) if node.type.placement.states else ""
-
-
-def _is_minor(node: Node, minor: set[str]) -> bool:
-    """Whether a node is drawn only on demand: constants, and what is cheap to make of one value."""
-    if node.op.source:
-        return False
-    if not node.operands or all(x in minor for x in node.operands):
-        return True
-    return node.op.lazy and node.because is None
 
 
 def _kind(node: Node, graph: Graph) -> str:

@@ -33,8 +33,14 @@ function groupLabels(scene, box) {
   const total = totalsOf(scene, box);
   const shown = box.members.filter((i) => !scene.hidden[i]).length;
   const parts = [`${shown} node${shown === 1 ? "" : "s"}`];
+  if (g.kind === "repeat") parts.unshift(`× ${g.children.filter((c) => box.members.some((i) => inGroup(scene.records[i].record[F.group], c))).length}`);
   if (total.operations) parts.push(flopsText(total.operations));
   return [clipped(g.title, 42), parts.join(" · ")];
+}
+
+function inGroup(g, around) {
+  while (g > around) g = groups[g].parent;
+  return g === around;
 }
 
 /** Sums over a box: what it costs, its collectives, and what the pass changed in it. */
@@ -72,13 +78,27 @@ function measureIn(scene) {
 
 /** The color of a box, and what a legend says of it. */
 function colorOf(scene, box, by) {
-  if (box.group >= 0 && by !== "cost" && by !== "sent") return palette[PARTS[box.part]];
+  if (box.group >= 0 && by !== "cost" && by !== "sent") return palette[exchangeOf(scene, box) || groupKind(scene, box) || PARTS[box.part]];
   if (by === "cost" || by === "sent") return heat(totalsOf(scene, box)[by === "cost" ? "operations" : "sent"] / (scene.most?.[by] || 1));
   const { record } = scene.records[box.node], kind = kindOf(record);
   if (by === "placement") return placementColor(textOf(record, "placement"));
   if (kind === "space") return palette[collectiveOf(record)];
   if (kind === "compute") return palette[PARTS[box.part]];
   return palette[kind];
+}
+
+/** For a group of exchanges, the kind of its collectives. */
+function exchangeOf(scene, box) {
+  if (groups[box.group].kind !== "exchange") return "";
+  const kinds = [...totalsOf(scene, box).collectives.keys()];
+  return kinds.length ? kinds[0] : "time";
+}
+
+/** For a group of inputs, variables or slots, what they are. */
+function groupKind(scene, box) {
+  if (groups[box.group].kind !== "ends" || !box.members.length) return "";
+  const kind = kindOf(scene.records[box.members[0]].record);
+  return ["input", "variable", "slot"].includes(kind) ? kind : "";
 }
 
 function heat(x) {
@@ -134,7 +154,7 @@ const sans = "ui-sans-serif, system-ui, 'Segoe UI', Roboto, 'DejaVu Sans', sans-
 const mono = "ui-monospace, 'SF Mono', Menlo, Consolas, 'DejaVu Sans Mono', monospace";
 
 function paintFrame(c, scene, box, view, look) {
-  const color = palette[PARTS[box.part]], left = box.x - box.w / 2, top = box.y - box.h / 2;
+  const color = palette[exchangeOf(scene, box) || PARTS[box.part]], left = box.x - box.w / 2, top = box.y - box.h / 2;
   c.fillStyle = palette.frame; c.strokeStyle = color; c.lineWidth = look.chosen === box.id ? 2.5 : 1;
   round(c, left, top, box.w, box.h, 10); c.fill(); c.globalAlpha = look.chosen === box.id ? 1 : 0.55; c.stroke(); c.globalAlpha = 1;
   if (view.s < 0.25) return;
@@ -148,7 +168,7 @@ function paintBox(c, scene, box, view, look) {
   const one = box.group < 0 ? scene.records[box.node] : null, kind = one ? kindOf(one.record) : "group";
   const mark = look.marks ? markOf(scene, box) : "", lit = look.lit.has(box.id), chosen = look.chosen === box.id;
   const dimmed = look.lit.size > 0 && !lit && !chosen && look.fade;
-  const filled = kind === "space" || kind === "time", pill = filled || kind === "input" || kind === "variable" || kind === "slot";
+  const filled = kind === "space" || kind === "time" || (box.group >= 0 && exchangeOf(scene, box) !== ""), pill = filled || kind === "input" || kind === "variable" || kind === "slot";
   const r = pill ? Math.min(box.h / 2, 14) : 7;
   c.globalAlpha = one && one.ghost ? 0.45 : dimmed ? 0.35 : 1;
   if (box.group >= 0) { // a stack of cards
@@ -183,8 +203,8 @@ function paintText(c, scene, box, { filled, color, lit }) {
   let x = box.x - texts.reduce((s, t) => s + t[1].length * 6 + 22, 0) / 2;
   c.textAlign = "left";
   for (const [kind, text] of texts) {
-    c.fillStyle = palette[kind]; c.beginPath(); c.arc(x + 6, y, 4, 0, 7); c.fill();
-    c.fillStyle = palette.dim; c.fillText(text, x + 13, y); x += text.length * 6 + 22;
+    c.fillStyle = filled ? "transparent" : palette[kind]; c.beginPath(); c.arc(x + 6, y, 4, 0, 7); c.fill();
+    c.fillStyle = filled ? isDark() ? "#10141b" : "#fff" : palette.dim; c.fillText(text, x + 13, y); x += text.length * 6 + 22;
   }
 }
 

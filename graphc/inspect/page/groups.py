@@ -1,59 +1,66 @@
-"""The tree of groups in which the page shows a graph: parts of the step, and in them what was
-written on one line, or what updates one variable."""
+"""Where each node stands in the tree of groups that the page shows a graph as."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from graphc.ir.graph import Graph, Node
-from graphc.support.errors import source_line
+from graphc.inspect.folding import BoxGroup, GroupTree, Level, group_tree
+from graphc.ir.graph import Graph
+
+LEVELS = tuple(Level)
 
 
-class GroupKey(NamedTuple):
-    """One step of a path in the tree. kind: 'part', 'scope', 'line' or 'variable'."""
+class PathStep(NamedTuple):
+    """A group on the way to a node. id: the same in all passes, within what is around it.
 
-    kind: str
-    label: str
+    level: the coarsest level at which it is open, by number
+    """
 
-
-Path = tuple[GroupKey, ...]
-_WORDS = {"grad": "backward", "update": "update"}
-
-
-def paths(graph: Graph) -> dict[str, Path]:
-    """The path of every node, from the part of the step down to its innermost group."""
-    targets = _targets(graph)
-    return {node.name: _path(node, targets.get(node.name, "")) for node in graph}
+    id: str
+    fold: str
+    title: str
+    level: int
 
 
-def part_of(node: Node) -> str:
-    """Which part of the step a node belongs to."""
-    return _WORDS.get(node.scope.split("/")[0], "forward")
+class NodePlace(NamedTuple):
+    """The groups around a node, from its part of the step on; minor: whether it is drawn on demand
+    only, as constants are, and what has the entries of its operand."""
+
+    path: tuple[PathStep, ...]
+    minor: bool
 
 
-def _path(node: Node, target: str) -> Path:
-    part = part_of(node)
-    first = GroupKey("part", part)
-    if node.op.source == "input" or not node.operands:
-        return (first,)
-    if part == "update":
-        return (first, GroupKey("variable", target)) if target else (first,)
-    if node.origin is None:
-        return (first,)
-    line = (source_line(node.origin) or str(node.origin)).strip()
-    return (first, GroupKey("line", f"{line}\n{node.origin.file}:{node.origin.line}"))
+def places(graph: Graph) -> list[NodePlace]:
+    """The place of every node, in order. A minor node stands where its first user does."""
+    tree = group_tree(graph)
+    paths = _paths(tree)
+    group = [tree.groups[leaf].parent if leaf >= 0 else -1 for leaf in tree.leaf]
+    for i in reversed(range(len(group))):
+        for x in tree.items[i].operands:
+            if tree.leaf[x] < 0:
+                group[x] = group[i]
+    found = []
+    for i in range(len(graph.nodes)):
+        item = tree.items[i]
+        part = paths[group[i]][0] if group[i] > 0 else _part(item.part.value)
+        path = paths[group[i]] if group[i] > 0 else (part,)
+        found.append(NodePlace(path, item.carried))
+    return found
 
 
-def _targets(graph: Graph) -> dict[str, str]:
-    """The variable that each node of the update is for; none for a node that several share."""
-    found: dict[str, set[str]] = {}
-    for name, x in graph.updates.items():
-        variable = graph.variables.get(name)
-        found.setdefault(x, set()).add(variable.of or name if variable else name)
-    for node in reversed(list(graph)):
-        mine = found.get(node.name, set())
-        for x in node.operands:
-            theirs = found.setdefault(x, set())
-            if len(theirs) < 2:
-                theirs |= mine
-    return {name: next(iter(x)) for name, x in found.items() if len(x) == 1}
+def _paths(tree: GroupTree) -> list[tuple[PathStep, ...]]:
+    """The path to every group; none to the root."""
+    paths: list[tuple[PathStep, ...]] = []
+    for group in tree.groups:
+        around = paths[group.parent] if group.parent > 0 else (_part(group.part.value),)
+        paths.append((*around, _step(group)) if group.parent >= 0 else ())
+    return paths
+
+
+def _part(name: str) -> PathStep:
+    return PathStep(name, "part", name, 0)
+
+
+def _step(group: BoxGroup) -> PathStep:
+    level = LEVELS.index(group.opens) if group.opens else len(LEVELS)
+    return PathStep(group.id, group.fold.value, group.title, level)

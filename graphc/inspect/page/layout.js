@@ -105,13 +105,19 @@ function visibleTree(records, hidden, open) {
     (box.up >= 0 ? boxes[box.up].children : roots).push(box.id);
     return box.id;
   };
+  const fed = (b) => { for (; b >= 0 && !boxes[b].input; b = boxes[b].up) boxes[b].input = true; };
   records.forEach((x, i) => {
     if (hidden[i]) return;
     const g = x.record[F.group], path = g < 0 ? [] : chainOf(g);
     const inner = path.length ? boxOfGroup(path) : -1;
-    if (inner >= 0 && !boxes[inner].open) { boxOf[i] = inner; boxes[inner].members.push(i); return; }
+    if (inner >= 0 && !boxes[inner].open) {
+      boxOf[i] = inner; boxes[inner].members.push(i);
+      if (x.record[F.kind] === KIND.input) fed(inner);
+      return;
+    }
     const part = g < 0 ? 0 : groups[g].part;
     boxOf[i] = add({ group: -1, node: i, part, members: [i], children: [], up: inner });
+    if (x.record[F.kind] === KIND.input) fed(boxOf[i]);
   });
   // What is hidden belongs to the closed group around it, so that it can be counted and found.
   records.forEach((x, i) => {
@@ -311,12 +317,9 @@ function layoutStep(scene, edges) {
 }
 
 function boxInfo(scene, box) {
-  if (box.group >= 0) {
-    const inside = box.open ? [] : box.members;
-    return { part: box.part, input: inside.some((i) => scene.records[i].record[F.kind] === KIND.input), exchange: false };
-  }
-  const kind = scene.records[box.node].record[F.kind];
-  return { part: box.part, input: kind === KIND.input, exchange: kind === KIND.space || kind === KIND.time };
+  const kind = box.group >= 0 ? -1 : scene.records[box.node].record[F.kind];
+  const exchange = box.group >= 0 ? groups[box.group].kind === "exchange" : kind === KIND.space || kind === KIND.time;
+  return { part: box.part, input: !!box.input, exchange };
 }
 
 /** Rows: forward down, backward up so that a value lies beside its gradient, update below. */

@@ -16,11 +16,9 @@ const textOf = (record, field) => S[record[F[field]]];
 const nameOf = (record) => S[record[F.name]];
 const kindOf = (record) => data.kinds[record[F.kind]];
 
-/** The groups, with their parents before them: [parent, kind, label]. */
-const groups = data.groups.map(([parent, kind, label], id) => {
-  const [title, place = ""] = S[label].split("\n");
-  return { id, parent, kind: S[kind], title, place, depth: 0, part: 0, children: [] };
-});
+/** The groups, with their parents before them; fold: why they are one, level: where they open. */
+const groups = data.groups.map(([parent, fold, title, level], id) => (
+  { id, parent, kind: S[fold], title: S[title], level, depth: 0, part: 0, children: [] }));
 for (const g of groups) {
   if (g.parent < 0) { g.part = Math.max(0, PARTS.indexOf(g.title)); continue; }
   const up = groups[g.parent];

@@ -25,9 +25,12 @@ function showSource(file) {
   for (const b of $("files").children) b.setAttribute("aria-pressed", String(b.dataset.file === String(file)));
   if (!source) return;
   const lines = linesOf(graphOf(app.stage));
+  let quoted = false;
   source.text.split("\n").forEach((text, i) => {
-    const number = i + 1, names = lines.get(`${file}:${number}`) || [];
-    const row = el("div", { "data-line": number }, el("i", {}, String(number)), el("b", { style: { background: lineColor(names) } }), ...colored(text));
+    const number = i + 1, quotes = text.split('"""').length - 1, prose = quoted || quotes > 0;
+    if (quotes % 2) quoted = !quoted;
+    const names = lines.get(`${file}:${number}`) || [];
+    const row = el("div", { "data-line": number }, el("i", {}, String(number)), el("b", { style: { background: lineColor(names) } }), el("span", { className: prose ? "s" : "" }, ...(prose ? [text] : colored(text))));
     if (names.length) row.classList.add("has");
     code.append(row);
   });
@@ -192,7 +195,7 @@ function groupPanel(id) {
   for (const r of own) if (!r[F.minor]) ops.set(textOf(r, "op"), (ops.get(textOf(r, "op")) || 0) + 1);
   const out = [el("h2", {}, g.title), el("div", {}, el("span", { className: "chip", style: { background: `var(--${PARTS[g.part]})` } }, g.kind), el("span", { className: "dim" }, PARTS[g.part]))];
   out.push(el("p", {}, el("button", { onclick: () => toggleGroup(id) }, app.open.has(id) ? "Close (Enter)" : "Open (Enter)")));
-  out.push(rows([["nodes", String(own.length)], ["source", g.place], ["compute", flopsText(sum("operations"))], ["memory", `${bytesText(sum("bytes"))} if not fused`], ["sent", sum("sent") ? `${bytesText(sum("sent"))} from each device` : ""]]));
+  out.push(rows([["nodes", String(own.length)], ["compute", flopsText(sum("operations"))], ["memory", `${bytesText(sum("bytes"))} if not fused`], ["sent", sum("sent") ? `${bytesText(sum("sent"))} from each device` : ""]]));
   const exchanged = own.filter((r) => r[F.kind] === KIND.space);
   if (exchanged.length) out.push(el("h3", {}, "Collectives"), collectiveList(exchanged));
   out.push(el("h3", {}, "Operations"), el("ul", {}, ...[...ops].sort((a, b) => b[1] - a[1]).slice(0, 30).map(([op, n]) => el("li", {}, `${op} `, el("span", { className: "dim" }, `× ${n}`)))));
