@@ -263,7 +263,7 @@ function mapMove(e) {
 
 // -- keys -----------------------------------------------------------------------------------------
 
-const KEYS = [["/", "search; arrows choose, Enter shows, Esc leaves"], ["← ↑ ↓ →", "go to the next box on that side"], ["Enter", "open or close a group"], ["[  ]", "pass before, next pass"],
+const KEYS = [["/", "search; arrows choose, Enter shows, Esc leaves"], ["←  ↑  ↓  →", "go to the next box on that side; in time, to the next kernel"], ["Enter", "open or close a group"], ["[  ]", "pass before, next pass"],
   ["f", "show all"], ["+  −", "larger, smaller"], ["c", "mark what the pass changed"], ["1  2  3  4", "graph, time and memory, devices, kernels"], ["d", "light or dark"], ["p", "print"], ["Esc", "choose nothing"]];
 
 /** The nearest box in a direction. */
@@ -288,6 +288,7 @@ function startKeys() {
     if (typing) return;
     const arrows = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
     if (arrows[e.key] && app.tab === "graph") { const b = neighbor(...arrows[e.key]); if (b) { chooseBox(b); center(b, camera.scale); } e.preventDefault(); return; }
+    if (arrows[e.key] && arrows[e.key][0] && app.tab === "time" && data.execution) { stepEntry(arrows[e.key][0]); e.preventDefault(); return; }
     const chosen = app.scene ? app.scene.boxes[chosenBox()] : null;
     const action = {
       "/": () => { $("search").focus(); $("search").select(); }, Escape: clear, "[": () => go(app.stage - 1), "]": () => go(app.stage + 1),
@@ -383,7 +384,7 @@ function start() {
   $("fit").onclick = fit; $("closer").onclick = () => zoom(1.3); $("farther").onclick = () => zoom(1 / 1.3);
   $("theme").onclick = flipTheme; $("help").onclick = () => $("keys").showModal();
   startSource(); startPointer(); startKeys(); startSearch(); startGrips(); startTime();
-  app.stage = PASSES - 1; const level = fittingLevel();
+  app.stage = PASSES - 1; const level = data.level ?? fittingLevel();
   app.open = openAt(level); $("level").value = level;
   go(firstStage()); fit(); draw();
   new ResizeObserver(() => { refresh(); paintTime(); }).observe($("stagearea"));

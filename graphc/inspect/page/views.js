@@ -21,10 +21,6 @@ function startTime() {
   c.addEventListener("mousemove", (e) => { const i = entryAt(e.offsetX); if (i !== timeView.hover) { timeView.hover = i; light(i < 0 ? [] : x.entries[i][2]); paintTime(); } timeTip(e); });
   c.addEventListener("mouseleave", () => { timeView.hover = -1; light([]); $("tip").hidden = true; paintTime(); });
   c.addEventListener("click", (e) => chooseEntry(entryAt(e.offsetX)));
-  c.addEventListener("keydown", (e) => {
-    const step = { ArrowRight: 1, ArrowLeft: -1 }[e.key];
-    if (step) { chooseEntry(Math.max(0, Math.min(x.entries.length - 1, (timeView.chosen < 0 ? timeView.peak : timeView.chosen) + step))); e.preventDefault(); e.stopPropagation(); }
-  });
 }
 
 function entryPart(entry) {
@@ -113,6 +109,12 @@ function paintEntries(c, x, px, floor, focus) {
     if (row !== 1 && px(t + 1) - px(t) > name.length * 6.4 + 6) { c.fillStyle = isDark() ? "#0b0e13" : "#fff"; c.textAlign = "left"; c.fillText(name, px(t) + 4, rowsOf[row][1] + 10); }
     if (t === timeView.chosen) { c.strokeStyle = palette.accent; c.lineWidth = 2; c.strokeRect(px(t), TIME_TOP, px(t + 1) - px(t), floor + 100 - TIME_TOP); }
   });
+}
+
+/** The entry after or before the one that is chosen. */
+function stepEntry(by) {
+  const from = timeView.chosen < 0 ? timeView.peak : timeView.chosen;
+  chooseEntry(Math.max(0, Math.min(data.execution.entries.length - 1, from + by)));
 }
 
 function timeTip(event) {
