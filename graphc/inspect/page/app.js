@@ -37,6 +37,8 @@ function relayout(keep = -1) {
   const scene = sceneOf(Math.min(app.stage, PASSES - 1), app.open, app.details, ghosts);
   scene.ghosts = ghosts;
   layoutScene(scene, measureIn(scene));
+  scene.reads = new Map(); // variable -> the node that reads it
+  scene.records.forEach((x, i) => { const k = x.record[F.kind]; if (k === KIND.variable || k === KIND.slot) scene.reads.set((textOf(x.record, "attributes").match(/source_name="((?:[^"\\]|\\.)*)"/) || [])[1], i); });
   scene.most = { cost: 1, sent: 1 };
   for (const box of scene.boxes) if (!box.open) {
     const t = totalsOf(scene, box);
@@ -89,7 +91,8 @@ function showStage() {
     return;
   }
   const s = data.stages[i], d = diffOf(i), graph = graphOf(i);
-  const changes = i ? [" · ", el("span", { className: "plus" }, `+${d.added.size} added`), " ", el("span", { className: "minus" }, `−${d.removed.length} removed`), " ", el("span", { className: "tilde" }, `~${d.changed.size} changed`)] : [];
+  const none = !d.added.size && !d.removed.length && !d.changed.size;
+  const changes = i && none ? [" · changed nothing"] : i ? [" · ", el("span", { className: "plus" }, `+${d.added.size} added`), " ", el("span", { className: "minus" }, `−${d.removed.length} removed`), " ", el("span", { className: "tilde" }, `~${d.changed.size} changed`)] : [];
   text.replaceChildren(el("b", {}, s.name + s.options), ` · ${graph.order.length} nodes`, ...changes, i ? ` · ${secondsText(s.seconds)} with its check · ` : " · ", s.purpose);
   text.title = text.textContent;
 }

@@ -164,9 +164,9 @@ function paintFrame(c, scene, box, view, look) {
 
 function paintBox(c, scene, box, view, look) {
   const left = box.x - box.w / 2, top = box.y - box.h / 2, color = colorOf(scene, box, look.by);
-  if (view.s < 0.08) { c.fillStyle = color; c.fillRect(left, top, box.w, box.h); return; }
-  const one = box.group < 0 ? scene.records[box.node] : null, kind = one ? kindOf(one.record) : "group";
-  const mark = look.marks ? markOf(scene, box) : "", lit = look.lit.has(box.id), chosen = look.chosen === box.id;
+  const mark = look.marks ? markOf(scene, box) : "";
+  if (view.s < 0.08) { c.fillStyle = look.lit.has(box.id) ? palette.lit : mark ? palette[mark] : color; c.fillRect(left, top, box.w, box.h); return; }
+  const one = box.group < 0 ? scene.records[box.node] : null, kind = one ? kindOf(one.record) : "group", lit = look.lit.has(box.id), chosen = look.chosen === box.id;
   const dimmed = look.lit.size > 0 && !lit && !chosen && look.fade;
   const filled = kind === "space" || kind === "time" || (box.group >= 0 && exchangeOf(scene, box) !== ""), pill = filled || kind === "input" || kind === "variable" || kind === "slot";
   const r = pill ? Math.min(box.h / 2, 14) : 7;
@@ -235,8 +235,8 @@ function round(c, x, y, w, h, r) { c.beginPath(); c.roundRect(x, y, w, h, r); }
 // -- edges ----------------------------------------------------------------------------------------
 
 function paintEdges(c, scene, view, look) {
-  const { boxes, edges } = scene, margin = 80;
-  const plain = new Path2D(), far = new Path2D(), colored = new Map(), chosen = new Path2D();
+  const { boxes } = scene, edges = [...scene.edges, ...feedbackOf(scene, look)], margin = 80;
+  const plain = new Path2D(), far = new Path2D(), colored = new Map(), chosen = new Path2D(), back = new Path2D();
   const tiny = view.s < 0.1 && edges.length > 3000;
   const heads = [];
   for (const e of edges) {
@@ -246,7 +246,7 @@ function paintEdges(c, scene, view, look) {
     const mine = look.chosen === e.a || look.chosen === e.b || look.hover === e.a || look.hover === e.b;
     const color = mine ? "" : edgeColor(scene, e);
     if (tiny && !color && !mine) { plain.moveTo(a.x, a.y); plain.lineTo(b.x, b.y); continue; }
-    let path = mine ? chosen : plain;
+    let path = e.back ? back : mine ? chosen : plain;
     if (color) { if (!colored.has(color)) colored.set(color, new Path2D()); path = colored.get(color); }
     else if (!mine && Math.abs(a.y - b.y) + Math.abs(a.x - b.x) > 700) path = far;
     const end = route(path, a, b);
@@ -257,10 +257,24 @@ function paintEdges(c, scene, view, look) {
   c.strokeStyle = palette.edge; if (tiny) c.globalAlpha = 0.25; c.stroke(plain); c.globalAlpha = 1;
   colored.forEach((path, color) => { c.strokeStyle = color; c.lineWidth = width * 1.5; c.stroke(path); });
   c.strokeStyle = palette.accent; c.lineWidth = Math.max(2, 1 / view.s); c.stroke(chosen);
+  c.strokeStyle = palette.update; c.setLineDash([6, 4]); c.stroke(back); c.setLineDash([]);
   for (const [[x, y, dx, dy], color] of heads) {
     c.fillStyle = color; c.beginPath(); c.moveTo(x, y);
     c.lineTo(x - dx * 7 - dy * 3.5, y - dy * 7 - dx * 3.5); c.lineTo(x - dx * 7 + dy * 3.5, y - dy * 7 + dx * 3.5); c.fill();
   }
+}
+
+/** From what is chosen to the variable that it is the new value of, or the other way round. */
+function feedbackOf(scene, look) {
+  const found = [];
+  if (scene.stage >= PASSES || look.chosen < 0) return found;
+  for (const [variable, x] of data.stages[scene.stage].updates) {
+    const to = scene.reads.get(variable), from = scene.at.get(x);
+    if (to === undefined || from === undefined) continue;
+    const a = scene.boxOf[from], b = scene.boxOf[to];
+    if (a >= 0 && b >= 0 && a !== b && (a === look.chosen || b === look.chosen)) found.push({ a, b, from, to, back: true, count: 1 });
+  }
+  return found;
 }
 
 function edgeColor(scene, e) {

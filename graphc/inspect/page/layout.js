@@ -82,12 +82,14 @@ function visibleTree(records, hidden, open) {
   for (let g = groups.length - 1; g >= 0; g--) if (groups[g].parent >= 0) size[groups[g].parent] += size[g];
   const boxes = [], roots = [], boxOf = new Int32Array(records.length).fill(-1), ofGroup = new Map();
   const isOpen = (g) => groups[g].parent < 0 || open.has(g) || size[g] < 2;
+  // Exchanges that are shown one by one lie where they are needed: without a frame around them.
+  const noFrame = (g) => groups[g].parent < 0 || size[g] < 2 || (open.has(g) && groups[g].kind === "exchange");
   const chain = new Array(groups.length); // the groups around, outermost first, up to a closed one
   const chainOf = (g) => {
     if (chain[g] === undefined) {
       const up = groups[g].parent < 0 ? [] : chainOf(groups[g].parent);
       const last = up.length ? up[up.length - 1] : -1;
-      chain[g] = last >= 0 && !isOpen(last) ? up : groups[g].parent < 0 || size[g] < 2 ? up : [...up, g];
+      chain[g] = last >= 0 && !isOpen(last) ? up : noFrame(g) ? up : [...up, g];
     }
     return chain[g];
   };

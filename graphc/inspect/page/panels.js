@@ -138,7 +138,7 @@ function nodePanel(name) {
   out.push(rows([
     ["op", textOf(r, "op")], ["type", textOf(r, "type")], ["placement", textOf(r, "placement") || "the same on every device"],
     ["attributes", textOf(r, "attributes")], ["result", ends ? ends.join(", ") : ""],
-    ["source", span < 0 ? "" : spanLink(data.spans[span])], ["scope", textOf(r, "scope")],
+    ["source", span < 0 ? "" : spanLink(data.spans[span])], ["scope", textOf(r, "scope")], ["in", groupPath(r[F.group])],
     ["order", textOf(r, "order")], ["needs", textOf(r, "needs")],
   ]));
   out.push(el("h3", {}, "Cost in a step, on one device"), rows([
@@ -150,6 +150,16 @@ function nodePanel(name) {
   out.push(el("h3", {}, "Operands"), el("div", {}, ...(listed(r[F.operands]) || ["none"])));
   out.push(el("h3", {}, "Used by"), el("div", {}, ...(listed(usersOf(graph).get(name) || []) || ["nothing"])));
   out.push(el("h3", {}, "Through the passes"), story(name));
+  return out;
+}
+
+/** The groups around a node, each with a way to open and close it. */
+function groupPath(g) {
+  const out = [];
+  for (; g >= 0 && groups[g].parent >= 0; g = groups[g].parent) {
+    const id = g;
+    out.unshift(el("a", { className: "node", tabIndex: 0, role: "button", title: app.open.has(id) ? "close this group" : "open this group", onclick: () => { toggleGroup(id); showPanel(); } }, `${app.open.has(id) ? "▾" : "▸"} ${clipped(groups[id].title, 40)}`), " ");
+  }
   return out;
 }
 
