@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Never, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Never, NoReturn, Self
 
 from graphc.compiler.plan_cache import compiled
 from graphc.frontend.module import Module
@@ -42,6 +42,9 @@ from graphc.support.calls import TOO_MANY, explain_classes, explained
 from graphc.support.errors import GraphcError, UnknownNameError
 from graphc.support.gc_pause import collector_paused
 from graphc.support.random import checked_seed
+
+if TYPE_CHECKING:
+    from graphc.inspect.page import HtmlPage
 
 
 @explained(COMPILE_WORDS)
@@ -364,6 +367,15 @@ class StepTrainer:
         if after not in graphs:
             raise GraphcError("G0990", f"no pass '{after}' ran; known: {', '.join(graphs)}")
         return graphs[after]
+
+    def page(self, program: str = "train") -> HtmlPage:
+        """The step as a page of HTML: all passes, the source, costs, memory and devices. It shows
+        itself in a notebook; `save(path)` writes it to a file, which opens from disk. Raises G0990
+        for an unknown program."""
+        from graphc.inspect import page
+
+        history = page.record(self.module, parse_strategy(self.strategy), program)
+        return page.HtmlPage(page.to_html(history))
 
     def save(self, path: str | Path) -> None:
         """Write the training to a .safetensors file: all variables, and what else `load` needs."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from xml.dom.minidom import parseString
@@ -68,6 +69,16 @@ def test_texts_are_short_and_markup_is_escaped() -> None:
             parseString(f"<div>{text}</div>")  # well-formed: names are escaped
         assert "w&lt;1&gt;" in notebook.trainer_html(one) == summary(one.trainer.plan)._repr_html_()
         assert "<svg" in notebook.graph_html(graph)
+
+
+def test_a_trainer_has_a_page_in_a_frame_of_its_own(tmp_path: Path) -> None:
+    with trainer() as one:
+        page = one.page()
+    page.save(tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text() == page.html
+    assert "html" not in repr(page).lower().replace("htmlpage", "")
+    frame = parseString(page._repr_html_()).documentElement
+    assert frame.getAttribute("srcdoc") and frame.getAttribute("sandbox") == "allow-scripts"
 
 
 def test_a_large_graph_is_named_only(monkeypatch: pytest.MonkeyPatch) -> None:
