@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Never, NoReturn, Self
 
 from graphc.compiler.plan_cache import compiled
+from graphc.export.onnx_file import PredictionGraph, write_onnx
 from graphc.frontend.module import Module
-from graphc.frontend.numpy.notes import warn_of
 from graphc.frontend.numpy.other_words import COMPILE_WORDS, TRAINER_WORDS, of_trainer
-from graphc.frontend.numpy.trace import TracedStep, record
+from graphc.frontend.numpy.trace import TracedStep
+from graphc.frontend.numpy.traced_module import traced_module
 from graphc.inspect.summary import Summary, summary
 from graphc.ir.graph import Graph
 from graphc.runtime.asynchronous.drivers import DriverPlugin
@@ -41,7 +42,6 @@ from graphc.support.caller import user_span
 from graphc.support.calls import TOO_MANY, explain_classes, explained
 from graphc.support.errors import GraphcError, UnknownNameError
 from graphc.support.gc_pause import collector_paused
-from graphc.support.random import checked_seed
 
 if TYPE_CHECKING:
     from graphc.inspect.page import HtmlPage
@@ -136,24 +136,6 @@ def _strategy_of(given: Any) -> Strategy:
     except GraphcError as error:
         text = f"{error.message}, in {given!r}"
         raise GraphcError(error.code, text, span=span, help=error.help) from None
-
-
-def traced_module(
-    loss_fn: Callable[..., Any], params: Any, example_batch: Any, **options: Any
-) -> tuple[Module, TracedStep]:
-    """The module of a traced step, for training and for evaluation, and the trace itself. Without
-    anything to minimize, both are the graph of evaluation."""
-    train = record(loss_fn, params, example_batch, **options)
-    evaluate = train.evaluation
-    if evaluate is None:
-        evaluate = record(loss_fn, params, example_batch, **{**options, "training": False}).graph
-    warn_of(train.notes)
-    graph = train.graph if train.graph.objectives else evaluate
-    module = Module(
-        graph.name, graph, evaluate, train.first, seed=checked_seed(options.get("seed", 0)),
-        returns=train.result.names if train.result else (), batch=train.batch_size,
-    )  # fmt: skip
-    return module, train
 
 
 class StepTrainer:
@@ -415,6 +397,19 @@ class StepTrainer:
             self.trainer.start_from(path, names)
         else:
             self.trainer.resume(path)
+
+    def to_onnx(self, path: str | Path, *, reports: Sequence[str] = ()) -> None:
+        """Write what `predict` computes on one device, with the present weights, as an ONNX file.
+        Needs `pip install 'graphc[onnx]'`.
+
+        reports: which reports are outputs; by default those that are arrays, or what a forward-only
+                 function returns
+
+        Raises G0512 for a path that can't be written, G0624 for a report that there is not, G0651
+        for what ONNX can't compute, G0652 for more than 2 GiB, G0653 without the extra. Warns
+        (G0654) if the model takes batches of one size only.
+        """
+        write_onnx(path, PredictionGraph.of_module(self.module, reports), self.variables())
 
     def close(self) -> None:
         """End the devices' threads."""

@@ -25,7 +25,7 @@ FLOORS = [
     {"lowering"},
     {"plan"},
     {"compiler", "runtime"},
-    {"inspect", "testing", "data"},
+    {"inspect", "testing", "data", "export"},
     {"comparison"},
     {"cli"},
     {""},  # the front door: graphc/*.py
@@ -37,6 +37,7 @@ LIBRARIES = {
     "networkx": {"ir"},
     "lark": {"syntax", "text"},
     "click": {"cli", "docs"},
+    "onnx": {"export"},
     "pyarrow": {"data"},
     "rich": {"cli", "runtime"},
     "safetensors": {"runtime"},

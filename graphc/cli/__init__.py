@@ -27,7 +27,7 @@ COMMANDS = {
         "graphc.cli.compile",
         "Compile a .gc file to a plan, which runs without the source.",
     ),
-    "export": ("graphc.cli.export", "Write the weights of a checkpoint for other programs."),
+    "export": ("graphc.cli.export", "Write a model (ONNX) or weights for other programs."),
     "check": ("graphc.cli.check", "Check that distributed training gives one device's result."),
     "compare": ("graphc.cli.compare", "Measure strategies beside each other; say which to take."),
     "show": ("graphc.cli.show", "Print or draw the graph after any pass."),

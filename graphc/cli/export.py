@@ -1,34 +1,129 @@
-"""The command `export`: from a checkpoint to weights for other programs."""
+"""The command `export`: models (ONNX) and weights (safetensors) for other programs."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from graphc.cli.checkpoint_options import load_names_option, load_option, resume_option
+from graphc.cli.imports import import_option
+from graphc.cli.run import seed_option
+
+if TYPE_CHECKING:
+    from graphc.export.onnx_file import PredictionGraph
+    from graphc.plan.plan import Plan
+    from graphc.runtime.checkpoints.saving import Saved
+
 
 @click.command("export")
-@click.argument("checkpoint", type=click.Path(path_type=Path))
+@click.argument("file", type=click.Path(path_type=Path))
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), required=True,
-    help="The .safetensors file to write.",
+    help="The file to write: .onnx of a .gc file or a plan, .safetensors of a checkpoint.",
 )  # fmt: skip
 @click.option(
     "--names", type=click.Path(path_type=Path), metavar="JSON",
-    help='What variables are called there: a file such as {"w1": "fc1.weight.T"}; .T is the '
-    "transpose, and others are left out. Default: all, by their own names.",
+    help="What variables of a checkpoint are called in the output: a file such as "
+    '{"w1": "fc1.weight.T"}; .T is the transpose, and others are left out. Default: all, by their '
+    "own names.",
 )  # fmt: skip
-def export_command(checkpoint: Path, output: Path, names: Path | None) -> None:
-    """Write the variables of CHECKPOINT, a file or a folder, for other programs.
+@click.option(
+    "--report", "reports", multiple=True, metavar="NAME",
+    help="A report that the ONNX model gives; may be repeated. Default: those that are arrays.",
+)  # fmt: skip
+@resume_option
+@load_option
+@load_names_option
+@seed_option
+@import_option
+def export_command(
+    file: Path, output: Path, names: Path | None, reports: tuple[str, ...], **weights: Any
+) -> None:
+    """Write a model, or weights, for other programs.
 
-    torch and Hugging Face's libraries read the file with their own safetensors functions.
+    Of a .gc file or a plan, an ONNX model of what `graphc predict` computes, with the weights of
+    --resume or --load. Of a checkpoint, a file or a folder, a .safetensors file of its variables:
+    torch and Hugging Face's libraries read it with their own safetensors functions.
     """
-    from graphc.cli.run import shown_warnings
-    from graphc.runtime.checkpoints.weights import read_names, read_weights, write_weights
     from graphc.support.files import check_writable
 
-    check_writable(output, "G0509")
+    model = file.suffix in (".gc", ".plan")
+    _check_options(model, file, output, names, reports, weights)
+    check_writable(output, "G0512" if model else "G0509")
+    if model:
+        click.echo(f"wrote {output}: {_write_model(file, output, reports, **weights)}")
+    else:
+        _write_weights(file, output, names)
+        click.echo(f"wrote {output}")
+
+
+def _check_options(
+    model: bool, file: Path, output: Path, names: Path | None, reports: tuple[str, ...],
+    weights: dict[str, Any],
+) -> None:  # fmt: skip
+    """Refuse options that say nothing of what is written."""
+    if output.suffix == (".safetensors" if model else ".onnx"):
+        text = f"'{output}': a .gc file or a plan is written as .onnx, a checkpoint as .safetensors"
+        raise click.BadParameter(text, param_hint="--output")
+    if model and names is not None:
+        raise click.UsageError("--names is for the weights of a checkpoint; see --load-names")
+    given = [o for o, x in (("--report", reports), *weights.items()) if x not in (None, ())]
+    if not model and given:
+        option = f"--{given[0].strip('-').replace('_', '-')}"
+        raise click.UsageError(f"{option} is for a model: '{file}' is no .gc file and no plan")
+
+
+def _write_weights(checkpoint: Path, output: Path, names: Path | None) -> None:
+    from graphc.cli.run import shown_warnings
+    from graphc.runtime.checkpoints.weights import read_names, read_weights, write_weights
+
     with shown_warnings():
         values = read_weights(checkpoint)
     write_weights(output, values, read_names(names) if names is not None else None)
-    click.echo(f"wrote {output}")
+
+
+def _write_model(
+    file: Path, output: Path, reports: tuple[str, ...], resume: Path | None, load: Path | None,
+    load_names: Path | None, seed: int | None,
+) -> str:  # fmt: skip
+    """Write an ONNX model, and say what it takes and gives."""
+    from graphc.cli.checkpoint_options import resumed_training, start_from
+    from graphc.cli.run import shown_warnings
+    from graphc.export.onnx_file import write_onnx
+    from graphc.runtime.trainer import Trainer
+
+    if resume and load:
+        raise click.UsageError("give --resume or --load, not both")
+    initial = "note: the weights are initial values: give --resume or --load"
+    with shown_warnings():
+        resumed = resumed_training(resume, None)
+        plan, predicts = _predicting(file, reports, seed, resumed)
+        with Trainer(plan) as trainer:
+            if resumed is not None and resume is not None:
+                trainer.take_up(resumed, resume)
+            start_from(trainer, load, load_names)
+            values = trainer.variables()
+            if resume is None and load is None and trainer.variables("param"):
+                click.echo(initial, err=True)
+        write_onnx(output, predicts, values)
+    return predicts.signature
+
+
+def _predicting(
+    file: Path, reports: tuple[str, ...], seed: int | None, resumed: Saved | None
+) -> tuple[Plan, PredictionGraph]:
+    """A plan that holds the variables, and what is exported."""
+    from graphc.cli.run import plan_of
+    from graphc.compiler.driver import compile_module
+    from graphc.export.onnx_file import PredictionGraph
+    from graphc.frontend.language.load import load_module
+
+    if file.suffix == ".plan":
+        plan = plan_of(file, None, None, seed=seed)
+        return plan, PredictionGraph.of_plan(plan, reports)
+    if seed is None and resumed is not None:
+        seed = resumed.seed
+    module = load_module(file, seed=seed or 0)
+    return compile_module(module), PredictionGraph.of_module(module, reports)

@@ -1,0 +1,1 @@
+"""Trained forward passes for other programs: ONNX models."""

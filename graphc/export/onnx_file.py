@@ -1,0 +1,134 @@
+"""ONNX files of what a step predicts."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from graphc.compiler.driver import unpaddable
+from graphc.compiler.evaluation import prediction
+from graphc.compiler.pipeline import differentiation, run_passes
+from graphc.export.programs import graph_of
+from graphc.frontend.module import Module
+from graphc.ir.graph import Graph, Node
+from graphc.ir.types import TensorType
+from graphc.lowering.program.program import PREDICT
+from graphc.plan.plan import Plan
+from graphc.support.errors import GraphcError, GraphcWarning, did_you_mean
+from graphc.support.files import write_whole
+
+if TYPE_CHECKING:
+    from graphc.ir.op import Array
+
+
+@dataclass(frozen=True)
+class PredictionGraph:
+    """A graph of predictions, for one device.
+
+    batch: the only number of examples that it holds for; 0 for any number
+    whole: the node that asks for that number, if one is known
+    """
+
+    graph: Graph
+    batch: int = 0
+    whole: Node | None = None
+
+    @property
+    def signature(self) -> str:
+        """Its inputs and outputs: `x f32[batch,64] -> logits f32[batch,10]`."""
+        inputs = [f"{name} {self._shown(n.type)}" for name, n in self.graph.inputs.items()]
+        ends = [f"{n} {self._shown(self.graph[x].type)}" for n, x in self.graph.outputs.items()]
+        return f"{', '.join(inputs)} -> {', '.join(ends)}"
+
+    def _shown(self, t: TensorType) -> str:
+        extents = (None,) * t.rank if self.batch else t.extents or (None,) * t.rank
+        dims = [str(e) if e else str(n) for n, e in zip(t.shape, extents, strict=True)]
+        return f"{t.dtype}[{','.join(dims)}]"
+
+    @classmethod
+    def of_module(cls, module: Module, reports: Sequence[str] = ()) -> PredictionGraph:
+        """What a step predicts: some of its reports; by default those that are arrays, or what a
+        forward-only function returns. Raises G0624."""
+        graph = module.evaluate
+        arrays = [n for n, x in graph.outputs.items() if graph[x].type.rank]
+        names = _chosen(reports, graph, list(module.returns) or arrays)
+        graph = prediction(run_passes(graph, differentiation()), names)
+        whole = unpaddable(graph)
+        return cls(graph, module.batch or (_examples(graph) if whole else 0), whole)
+
+    @classmethod
+    def of_plan(cls, plan: Plan, reports: Sequence[str] = ()) -> PredictionGraph:
+        """The same for a plan of one device. Raises G0624, and G0651 for several devices."""
+        short = f"{PREDICT}.short"
+        name = short if short in plan.programs else PREDICT
+        if PREDICT not in plan.programs:
+            raise _nothing()
+        graph = graph_of(plan.programs[name])
+        names = _chosen(reports, graph, [n for n in graph.outputs if n in plan.reports])
+        batch = 0 if name == short else _examples(graph)
+        return cls(prediction(graph, names), batch)
+
+
+def write_onnx(path: str | Path, predicts: PredictionGraph, values: Mapping[str, Array]) -> None:
+    """Write an ONNX file, whole or not at all.
+
+    values: of the variables, by name
+
+    Raises G0512 where it can't be written, G0651 for a node that ONNX can't compute, G0652 for a
+    model of more than 2 GiB, G0653 without the package onnx. Warns (G0654) if the model holds for
+    one batch size.
+    """
+    try:
+        from graphc.export.model import onnx_model
+    except ImportError:
+        raise GraphcError(
+            "G0653", "the package onnx writes ONNX files, and is not installed",
+            help="python -m pip install 'graphc[onnx]'",
+        ) from None  # fmt: skip
+    model = onnx_model(predicts.graph, values, dynamic=not predicts.batch)
+    write_whole(path, model.SerializeToString(deterministic=True))
+    if predicts.batch:
+        _warn(predicts)
+
+
+def _chosen(reports: Sequence[str], graph: Graph, by_default: list[str]) -> list[str]:
+    """The names of the results. Raises G0624 for none, or one that there is not."""
+    for name in reports:
+        if name not in graph.outputs:
+            known = ", ".join(graph.outputs) or "nothing"
+            help = did_you_mean(name, tuple(graph.outputs)) or f"it reports {known}"
+            raise GraphcError("G0624", f"the step does not report '{name}'", help=help)
+    if not reports and not by_default:
+        raise _nothing()
+    return list(dict.fromkeys(reports)) or by_default
+
+
+def _nothing() -> GraphcError:
+    return GraphcError(
+        "G0624",
+        "there is nothing to export: the step reports no array",
+        help='report what you want: graphc.report("logits", logits), or in a .gc file '
+        "`report logits = logits`",
+    )
+
+
+def _examples(graph: Graph) -> int:
+    """The number of examples that the graph was made for; 0 if nothing in it follows the batch."""
+    for node in graph.inputs.values():
+        for n, extent in zip(node.type.shape, node.type.extents, strict=False):
+            if extent:
+                return n // extent.unit
+    return 0
+
+
+def _warn(predicts: PredictionGraph) -> None:
+    node = predicts.whole
+    why = f"%{node.name} = {node.op.name} needs the whole batch" if node else "so does the step"
+    note = GraphcError(
+        "G0654", f"the ONNX model takes batches of {predicts.batch} examples only: {why}",
+        span=node.origin if node else None,
+    )  # fmt: skip
+    warnings.warn(GraphcWarning(note.render().replace("error", "warning", 1)), stacklevel=3)

@@ -1,0 +1,29 @@
+"""From a function to the module that the compiler takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from graphc.frontend.module import Module
+from graphc.frontend.numpy.notes import warn_of
+from graphc.frontend.numpy.trace import TracedStep, record
+from graphc.support.random import checked_seed
+
+
+def traced_module(
+    loss_fn: Callable[..., Any], params: Any, example_batch: Any, **options: Any
+) -> tuple[Module, TracedStep]:
+    """The module of a traced step, for training and for evaluation, and the trace itself. Without
+    anything to minimize, both are the graph of evaluation."""
+    train = record(loss_fn, params, example_batch, **options)
+    evaluate = train.evaluation
+    if evaluate is None:
+        evaluate = record(loss_fn, params, example_batch, **{**options, "training": False}).graph
+    warn_of(train.notes)
+    graph = train.graph if train.graph.objectives else evaluate
+    module = Module(
+        graph.name, graph, evaluate, train.first, seed=checked_seed(options.get("seed", 0)),
+        returns=train.result.names if train.result else (), batch=train.batch_size,
+    )  # fmt: skip
+    return module, train
