@@ -34,7 +34,7 @@ FLOORS = [
 ]
 LEVEL = {name: i for i, floor in enumerate(FLOORS) for name in floor}
 LIBRARIES = {
-    "networkx": {"ir"},
+    "networkx": {"ir", "inspect"},
     "lark": {"syntax", "text"},
     "click": {"cli", "docs"},
     "onnx": {"export"},

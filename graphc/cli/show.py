@@ -39,8 +39,9 @@ output_option = click.option(
 )  # fmt: skip
 @click.option(
     "--format", "form", default="ir", show_default=True,
-    help="Output format: ir, dot, svg, mermaid, json, or html: one page with all passes, the "
-    "source, costs and memory, which opens from disk; without -o, FILE's name with .html.",
+    help="Output format: ir, dot, svg, mermaid, json, graphml, model-explorer, or html: one page "
+    "with all passes, the source, costs and memory, which opens from disk; without -o, FILE's name "
+    "with .html.",
 )  # fmt: skip
 @click.option(
     "--level", type=click.Choice(LEVELS),

@@ -20,7 +20,7 @@ from graphc.ops.source import Random
 NAMED: dict[type[Op], str] = {
     unary.Exp: "Exp", unary.Log: "Log", unary.Sqrt: "Sqrt", unary.Tanh: "Tanh",
     unary.Logistic: "Sigmoid", unary.Erf: "Erf", unary.Sin: "Sin", unary.Cos: "Cos",
-    unary.Neg: "Neg", unary.Abs: "Abs", unary.Sign: "Sign", unary.Not: "Not",
+    unary.Neg: "Neg", unary.Abs: "Abs", unary.Not: "Not",
     binary.Add: "Add", binary.Sub: "Sub", binary.Mul: "Mul", binary.Div: "Div", binary.Pow: "Pow",
     comparison.Eq: "Equal", comparison.Lt: "Less", comparison.Le: "LessOrEqual",
     comparison.Gt: "Greater", comparison.Ge: "GreaterOrEqual",
@@ -40,6 +40,14 @@ refuse("it adds up microbatches", Settle)
 @rule(*NAMED)
 def named(g: OnnxGraph, call: OnnxCall) -> str:
     return g.op(NAMED[type(call.op)], *call.operands)
+
+
+@rule(unary.Sign)
+def sign(g: OnnxGraph, call: OnnxCall) -> str:
+    """A NaN stays one: onnxruntime's Sign makes 0 of it."""
+    (x,) = call.operands
+    y = g.op("Sign", x)
+    return g.op("Where", g.op("IsNaN", x), x, y) if call.type.dtype.kind == "f" else y
 
 
 @rule(*BITS)

@@ -8,6 +8,7 @@ from graphc.inspect.as_json import to_json
 from graphc.inspect.diagrams import to_dot, to_mermaid
 from graphc.inspect.folding import Level, picture
 from graphc.inspect.svg import to_svg
+from graphc.inspect.viewers import to_graphml, to_model_explorer
 from graphc.ir.graph import Graph
 from graphc.text import print_ir
 
@@ -27,6 +28,18 @@ FORMATS: dict[str, Callable[[Graph, Level | None], str]] = {
     "svg": lambda graph, level: to_svg(picture(graph, level)),
     "mermaid": lambda graph, level: to_mermaid(picture(graph, level)),
     "json": _json,
+    "graphml": lambda graph, level: to_graphml(graph),
+    "model-explorer": lambda graph, level: to_model_explorer(graph),
 }
 
-__all__ = ["FORMATS", "Level", "picture", "to_dot", "to_json", "to_mermaid", "to_svg"]
+__all__ = [
+    "FORMATS",
+    "Level",
+    "picture",
+    "to_dot",
+    "to_graphml",
+    "to_json",
+    "to_mermaid",
+    "to_model_explorer",
+    "to_svg",
+]
