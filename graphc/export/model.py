@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import onnx
 from onnx import helper
 
-from graphc.export import elementwise, indexing, shapes, sums
+from graphc.export import elementwise, indexing, products, shapes, sums
 from graphc.export.onnx_graph import IR_VERSION, OPSET, OnnxGraph, onnx_dtype
 from graphc.export.rules import REFUSED, RULES, OnnxCall
 from graphc.ir.graph import Graph, Node
@@ -21,7 +21,7 @@ from graphc.support.version import graphc_version
 if TYPE_CHECKING:
     from graphc.ir.op import Array
 
-FAMILIES = (elementwise, indexing, shapes, sums)  # imported for their rules
+FAMILIES = (elementwise, indexing, products, shapes, sums)  # imported for their rules
 MOST = 2**31 - 2**16  # bytes of a model: what protobuf can write in one message
 
 
@@ -74,9 +74,11 @@ class _Exporter:
             if not node.op.source:
                 self._translate(node)
         outputs = [self._output(self.ends[name], x) for name, x in self.graph.outputs.items()]
+        self.g.prune(x.name for x in outputs)
+        kept = {x for node in self.g.nodes for x in node.output} - {x.name for x in outputs}
         made = helper.make_graph(
             self.g.nodes, self.graph.name, inputs, outputs, [*self.g.initializers.values()],
-            value_info=[x for x in self.infos if x.name not in {o.name for o in outputs}],
+            value_info=[x for x in self.infos if x.name in kept],
         )  # fmt: skip
         opset = [helper.make_opsetid("", OPSET)]
         model = helper.make_model(
@@ -111,6 +113,7 @@ class _Exporter:
         call = OnnxCall(node.op, self._operands(node), types, node.type)
         since = len(self.g.nodes)
         self._name(node, RULES[type(node.op)](self.g, call), since)
+        self.g.calls.setdefault(self.named[node.name], call)
 
     def _name(self, node: Node, value: str, since: int) -> None:
         """Call the value as the node is called, or an output, if this node makes it."""

@@ -26,6 +26,7 @@ from graphc.ir.types import (
 )
 
 if TYPE_CHECKING:
+    from graphc.export.rules import OnnxCall
     from graphc.ir.op import Array
 
 OPSET, IR_VERSION = 20, 9  # of ONNX 1.15 (2023); 20 is the first with ReduceMax of bools
@@ -55,6 +56,7 @@ class OnnxGraph:
         self.nodes: list[onnx.NodeProto] = []
         self.initializers: dict[str, onnx.TensorProto] = {}
         self.dtypes: dict[str, DType] = {}
+        self.calls: dict[str, OnnxCall] = {}  # what a value is the result of
         self.place = ("", "")  # the path of the names of new nodes; where they come from
         self._taken: dict[str, object] = dict.fromkeys(reserved)
         self._names = Names()
@@ -152,6 +154,15 @@ class OnnxGraph:
                 node.name = new
         self.dtypes[new] = self.dtypes.pop(old)
         return new
+
+    def prune(self, results: Iterable[str]) -> None:
+        """Drop nodes and constants that no result needs, such as windows that a Conv makes."""
+        needed = set(results)
+        for node in reversed(self.nodes):
+            if needed.intersection(node.output):
+                needed.update(node.input)
+        self.nodes = [node for node in self.nodes if needed.intersection(node.output)]
+        self.initializers = {name: x for name, x in self.initializers.items() if name in needed}
 
     # -- lengths ---------------------------------------------------------------------------------
 

@@ -1,9 +1,8 @@
-"""ONNX rules of products, reductions, and of ops that scan or sort along a dim."""
+"""ONNX rules of reductions, and of ops that scan or sort along a dim."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from string import ascii_letters
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ from graphc.export.onnx_graph import OnnxGraph
 from graphc.export.rules import OnnxCall, rule, summed
 from graphc.ir.op import Op
 from graphc.ir.types import I32
-from graphc.ops.contract import Einsum, grouped_letters, parse_spec
 from graphc.ops.ordering import Along, Argmax, Argmin, Argsort, Cumsum
 from graphc.ops.reduce import ReduceMax, ReduceMin, ReduceSum, Reduction, highest, lowest
 
@@ -20,26 +18,6 @@ EXTREMES: dict[type[Op], tuple[str, Callable[..., Any]]] = {
     ReduceMax: ("ReduceMax", lowest),
     ReduceMin: ("ReduceMin", highest),
 }
-
-
-@rule(Einsum)
-def einsum(g: OnnxGraph, call: OnnxCall) -> str:
-    """A MatMul, where the dims lie as it takes them."""
-    assert isinstance(call.op, Einsum)
-    spec = call.op.spec
-    if _is_product(spec):
-        return summed(g, call, "MatMul", call.operands)
-    plain = dict(zip(dict.fromkeys(filter(str.isalpha, spec)), ascii_letters, strict=False))
-    equation = "".join(plain.get(c, c) for c in spec)
-    return summed(g, call, "Einsum", call.operands, equation=equation)
-
-
-def _is_product(spec: str) -> bool:
-    left, right, out = parse_spec(spec)
-    batch, inner, rows, cols = map("".join, grouped_letters(spec))
-    plain = (left, right, out) == (batch + rows + inner, batch + inner + cols, batch + rows + cols)
-    single = len(inner) == len(cols) == 1 and len(rows) >= 1
-    return plain and single and (len(rows) == 1 or not batch)
 
 
 @rule(ReduceSum)

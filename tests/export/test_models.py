@@ -267,3 +267,40 @@ def test_without_the_package_the_extra_is_named(
     predicts = PredictionGraph.of_module(forward_module())
     error = refused(lambda: write_onnx(tmp_path / "m.onnx", predicts, {}), "G0653", "not installed")
     assert error.help == "python -m pip install 'graphc[onnx]'"
+
+
+# -- convolutions ----------------------------------------------------------------------------------
+
+
+def kinds(forward: Callable[..., Any], params: Any, batch: Arrays) -> list[str]:
+    """The nodes of the model, which gives what graphc gives."""
+    with graphc.compile(forward, params, batch, backend="reference") as trainer:
+        predicts = PredictionGraph.of_module(trainer.module)
+        model = onnx_model(predicts.graph, trainer.variables())
+        agree(model, batch, {"output": trainer.predict([batch])})
+    return [node.op_type for node in model.graph.node]
+
+
+def test_a_product_with_windows_is_a_conv_without_them() -> None:
+    image = {"x": draw(2, 6, 5, 4)}
+    for layer in (layers.Conv2d(4, 6, 3), layers.Conv2d(4, 6, (2, 1), 2, 1, (1, 2), 2)):
+        found = kinds(lambda p, b: p(b["x"]), layer, image)
+        assert "Conv" in found and not {"Einsum", "Gather"} & {*found}
+
+
+def test_windows_that_something_else_needs_too_stay() -> None:
+    def forward(w: Any, batch: Any) -> Any:
+        seen = nn.windows(batch["x"], at=(1,), sizes=(2,), strides=(1,), dilations=(1,))
+        return np.einsum("nicp,pco->nio", seen, w) + np.max(seen, axis=(2, 3))[..., None]
+
+    found = kinds(forward, draw(2, 3, 4), {"x": draw(2, 5, 3)})
+    assert {"Conv", "Gather"} <= {*found}
+
+
+def test_other_products_with_windows_are_no_conv() -> None:
+    def forward(w: Any, batch: Any) -> Any:
+        seen = nn.windows(batch["x"], at=(1,), sizes=(2,), strides=(1,), dilations=(1,))
+        return np.einsum("nicp,cpo->nio", seen, w)  # the weights have their dims otherwise
+
+    found = kinds(forward, draw(3, 2, 4), {"x": draw(2, 5, 3)})
+    assert "Conv" not in found
