@@ -98,7 +98,7 @@ def test_figures_to_beat_are_the_computed_ones() -> None:
 
 
 def test_every_link_leads_somewhere() -> None:
-    documents = [README, ROOT / "CONTRIBUTING.md", *(ROOT / "spec").glob("*.md")]
+    documents = [README, ROOT / "CONTRIBUTING.md", *(ROOT / "spec").rglob("*.md")]
     for file in documents:
         prose = transcripts.FENCE.sub("", file.read_text(encoding="utf-8"))
         links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", prose)

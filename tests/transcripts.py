@@ -11,9 +11,12 @@ rounding errors are not compared at all.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
+import runpy
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +28,9 @@ from graphc.cli import group
 ROOT = Path(__file__).parents[1]
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"\d+\.\d+(?:e[-+]\d+)?")
+SECONDS = re.compile(r"\b\d+\.\d+ s\b")
+BYTES = re.compile(r"\b[\d,]+ bytes( at most)? on\b")  # depends on threads
+NEXT = "\x1e"  # printed between two blocks
 TINY = 1e-4  # below, a number is a rounding error
 
 
@@ -40,8 +46,7 @@ class Block:
 def blocks(file: Path, language: str) -> list[Block]:
     """The fenced blocks of a language in a document."""
     text = file.read_text(encoding="utf-8")
-    found = [Block(m.group(1), m.group(2), m.start(2)) for m in FENCE.finditer(text)]
-    return [b for b in found if b.language == language]
+    return [b for b in map(_fenced, FENCE.finditer(text)) if b.language == language]
 
 
 def commands(block: Block) -> Iterator[tuple[str, str]]:
@@ -68,17 +73,63 @@ def workplace(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
 
 
-def check(file: Path, update: bool) -> int:
-    """Run every command of a document and compare; the number of commands. update: write anew."""
+def play(file: Path, folder: Path, update: bool) -> int:
+    """Run the Python blocks of a document as one script; the number of blocks.
+
+    A `text` block behind a Python block is what that prints, exactly; without one, it prints
+    nothing. The script and what it writes are in the folder. update: write anew.
+    """
+    text = file.read_text(encoding="utf-8")
+    parts = [b for b in map(_fenced, FENCE.finditer(text)) if b.language in ("python", "text")]
+    code = [b.text for b in parts if b.language == "python"]
+    made = printed_by(code, folder / f"{file.stem}.py")
+    for block, after in reversed(list(zip(parts, [*parts[1:], None], strict=True))):
+        if block.language == "text":
+            continue
+        shown = after if after is not None and after.language == "text" else Block("text", "", 0)
+        got = made.pop()
+        same = shown.text == got
+        at = f"{file.name}, line {text.count(chr(10), 0, block.start) + 1}"
+        assert same or (update and shown.start), f"{at}: prints\n{got}\nnot\n{shown.text}"
+        if not same:
+            text = text[: shown.start] + got + text[shown.start + len(shown.text) :]
+    if update:
+        file.write_text(text, encoding="utf-8")
+    return len(code)
+
+
+def printed_by(code: list[str], script: Path) -> list[str]:
+    """What each part of a script prints."""
+    script.write_text(f"print({NEXT!r}, end='')\n".join(code), encoding="utf-8")
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        runpy.run_path(str(script))
+    return out.getvalue().split(NEXT)
+
+
+def _fenced(found: re.Match[str]) -> Block:
+    return Block(found.group(1), found.group(2), found.start(2))
+
+
+def exactly(expected: str, got: str) -> bool:
+    """Equal, but for seconds, and for memory that depends on the number of threads."""
+    a, b = (BYTES.sub("some bytes on", SECONDS.sub("some s", x)) for x in (expected, got))
+    return a == b
+
+
+def check(file: Path, update: bool, same: Callable[[str, str], bool] | None = None) -> int:
+    """Run every command of a document and compare; the number of commands. update: write anew.
+
+    same: whether what is expected and what a command prints count as equal; `alike` by default
+    """
     count = 0
     text = file.read_text(encoding="utf-8")
     for block in blocks(file, "console"):
         made = ""
         for command, expected in commands(block):
             got = printed(command)
-            same = alike(expected, got)
-            assert same or update, f"{file.name}: `{command}` prints\n{got}\nnot\n{expected}"
-            made += f"$ {command}\n{expected if same else got}"
+            equal = (same or alike)(expected, got)
+            assert equal or update, f"{file.name}: `{command}` prints\n{got}\nnot\n{expected}"
+            made += f"$ {command}\n{expected if equal else got}"
             count += 1
         text = text.replace(block.text, made)
     if update:
@@ -96,7 +147,7 @@ def alike(expected: str, got: str) -> bool:
 
 
 def plain(text: str) -> str:
-    text = re.sub(r"\b\d+\.\d+ s\b", "some s", text)
+    text = SECONDS.sub("some s", text)
     text = re.sub(r"\b[0-9a-f]{16,64}\b", "hash", text)
-    text = re.sub(r"\b[\d,]+ bytes( at most)? on\b", "some bytes on", text)  # depends on threads
+    text = BYTES.sub("some bytes on", text)
     return "\n".join(line.rstrip() for line in text.strip().splitlines())

@@ -1,7 +1,9 @@
 """Makes the data of the examples from their sources: python examples/data/make.py RAW
 
-RAW is a folder with digits.csv.gz and breast_cancer.csv, as scikit-learn ships them in
-`sklearn/datasets/data`. The text comes from the Python that runs this. Nothing is downloaded.
+RAW is a folder with digits.csv.gz, breast_cancer.csv and wine_data.csv, as scikit-learn ships them
+in `sklearn/datasets/data`, and with sunspots.csv, as statsmodels ships it in
+`statsmodels/datasets/sunspots`. The text comes from the Python that runs this. Nothing is
+downloaded.
 README.md says what each file holds.
 """
 
@@ -10,6 +12,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +26,11 @@ PAGES = (
     "specialnames", "compound", "types", "formatstrings", "string-methods", "typesseq",
     "debugger", "typesmapping", "assignment", "comparisons", "execmodel", "import",
 )  # fmt: skip
+WINE = (
+    "alcohol", "malic_acid", "ash", "alcalinity_of_ash", "magnesium", "phenols", "flavanoids",
+    "nonflavanoid_phenols", "proanthocyanins", "color_intensity", "hue", "od280_od315", "proline",
+    "cultivar",
+)  # fmt: skip
 VOCABULARY, WORDS = 1200, 24  # ids 0 (no word) and 1 (a rare word) included
 
 
@@ -31,6 +39,9 @@ def main(raw: Path) -> None:
     save_npz("digits", digits(raw / "digits.csv.gz"), train=1500)
     save_csv("cells", cells(raw / "breast_cancer.csv"), train=400)
     save_npz("pages", pages(), train=1900)
+    save_table("wine", WINE, np.loadtxt(raw / "wine_data.csv", delimiter=",", skiprows=1))
+    spots = np.loadtxt(raw / "sunspots.csv", delimiter=",", skiprows=1)
+    save_table("sunspots", ["year", "spots"], spots)
 
 
 def digits(file: Path) -> Arrays:
@@ -89,6 +100,11 @@ def save_csv(name: str, data: Arrays, train: int) -> None:
     for part, rows in table.items():
         scaled = (rows - mean) / deviation
         np.savetxt(HERE / f"{name}-{part}.csv", scaled, "%.5f", ",", header=header, comments="")
+
+
+def save_table(name: str, columns: Sequence[str], rows: NDArray[Any]) -> None:
+    """Write NAME.csv: the numbers as they are, in their order."""
+    np.savetxt(HERE / f"{name}.csv", rows, "%g", ",", header=",".join(columns), comments="")
 
 
 if __name__ == "__main__":

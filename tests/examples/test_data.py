@@ -13,6 +13,7 @@ import pytest
 
 DATA = Path(__file__).parents[2] / "examples" / "data"
 SIZES = {"digits": (1500, 297), "cells": (400, 169), "pages": (1900, 468)}
+TABLES = {"wine": (178, 14), "sunspots": (309, 2)}
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +36,13 @@ def test_readme_states_the_sizes_of_both_parts(name: str) -> None:
         if line.startswith(f"| `{name}-")
     )
     assert f"| {sizes[0]} + {sizes[1]} |" in row
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_readme_states_the_sizes_of_tables(name: str) -> None:
+    table = np.loadtxt(DATA / f"{name}.csv", delimiter=",", skiprows=1)
+    assert table.shape == TABLES[name] and np.isfinite(table).all()
+    assert f"| `{name}.csv` | {len(table)} |" in (DATA / "README.md").read_text(encoding="utf-8")
 
 
 def test_no_held_out_example_is_trained_on() -> None:
