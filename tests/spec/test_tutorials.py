@@ -1,4 +1,4 @@
-"""The tutorials: their blocks run and print what the pages say, to the last digit."""
+"""The tutorials and the FAQ: their blocks run and print what the pages say, to the last digit."""
 
 from __future__ import annotations
 
@@ -36,3 +36,12 @@ def test_the_list_of_tutorials_is_whole() -> None:
 def test_tutorials_are_short() -> None:
     for name in PAGES:
         assert len((FOLDER / f"{name}.md").read_text(encoding="utf-8").splitlines()) < 180, name
+
+
+def test_the_answers_to_questions_print_what_they_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, update: bool
+) -> None:
+    page = FOLDER.parent / "faq.md"
+    transcripts.workplace(tmp_path, monkeypatch)
+    assert transcripts.play(page, tmp_path, update) >= 5
+    assert transcripts.check(page, update, transcripts.exactly) == 2
