@@ -58,7 +58,7 @@ def test_the_page_of_the_api_is_fresh_and_has_every_name() -> None:
 
 def test_the_site_has_every_page() -> None:
     nav = (SPEC.parent / ".mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2]
-    assert sorted(re.findall(r": (\S+\.md)$", nav, re.MULTILINE)) == sorted(
+    assert sorted(re.findall(r"[:-] (\S+\.md)$", nav, re.MULTILINE)) == sorted(
         page.relative_to(SPEC).as_posix() for page in SPEC.rglob("*.md")
     )
 
