@@ -303,10 +303,13 @@ def _warn(code: str, message: str, help: str) -> None:
     warnings.warn(GraphcWarning(text), stacklevel=3)
 
 
-def stages(module: Module, strategy: Strategy | None, program: str) -> Iterator[tuple[str, Graph]]:
+def stages(
+    module: Module, strategy: Strategy | None, program: str, bucket: int = 0
+) -> Iterator[tuple[str, Graph]]:
     """(pass name, graph after it) for every pass of one program; first ('source', as written).
 
-    Of an asynchronous strategy, 'train' is the worker's program. Raises G0990 for an unknown one.
+    bucket: see `compile_module`. Of an asynchronous strategy, 'train' is the worker's program.
+    Raises G0990 for an unknown one.
     """
     graph = module.evaluate if program in (EVALUATE, PREDICT) else module.train
     if program == "train" and asynchrony(strategy or module.strategy):
@@ -319,7 +322,7 @@ def stages(module: Module, strategy: Strategy | None, program: str) -> Iterator[
             graphs.append((step.name, after))
 
     known: set[str] = set()
-    compile_module(module, strategy, observe=observe)
+    compile_module(module, strategy, bucket=bucket, observe=observe)
     if program not in known:
         message = f"there is no program '{program}'"
         raise GraphcError("G0990", message, help=f"there are: {', '.join(sorted(known))}")

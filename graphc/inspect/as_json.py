@@ -84,7 +84,7 @@ def _variable(v: Variable) -> dict[str, Any]:
     return {
         "name": v.name, "type": _type(v.type), "kind": v.kind, "of": v.of or None,
         "decay": v.decay, "fill": _value(v.fill), "order": str(v.order),
-        "origin": _origin(v.origin),
+        "origin": span_in_json(v.origin),
     }  # fmt: skip
 
 
@@ -94,7 +94,7 @@ def _node(n: Node) -> dict[str, Any]:
         "attributes": {name: _value(x) for name, x in n.op.attributes.items()},
         "operands": list(n.operands), "type": _type(n.type),
         "needs": [placement_in_json(p) for p in n.needs], "scope": n.scope, "order": str(n.order),
-        "because": n.because and because_in_json(n.because), "origin": _origin(n.origin),
+        "because": n.because and because_in_json(n.because), "origin": span_in_json(n.origin),
     }  # fmt: skip
 
 
@@ -112,11 +112,12 @@ def _objective(o: Objective) -> dict[str, Any]:
     return {
         "loss": o.loss, "optimizer": _value(o.optimizer), "variables": list(o.variables),
         "operands": list(o.operands), "every": o.every,
-        "order": str(o.order), "reduction": o.reduction, "origin": _origin(o.origin),
+        "order": str(o.order), "reduction": o.reduction, "origin": span_in_json(o.origin),
     }  # fmt: skip
 
 
-def _origin(span: Span | None) -> dict[str, Any] | None:
+def span_in_json(span: Span | None) -> dict[str, Any] | None:
+    """A place in a source file, as plain values."""
     return {f.name: getattr(span, f.name) for f in fields(span)} if span else None
 
 

@@ -83,6 +83,13 @@ def aligned(rows: Sequence[tuple[str, str, str]]) -> list[str]:
 # -- lines --------------------------------------------------------------------------------------
 
 
+def node_text(node: Node) -> str:
+    """`%name : type = op %operands {attributes}`, without what else is known of it."""
+    bare = Node(node.name, node.op, node.operands, node.type)
+    name, type, text = _node_cells(bare, False)
+    return f"{name} : {type} {text}"
+
+
 def _node_cells(node: Node, locs: bool) -> tuple[str, str, str]:
     text = f"= {node.op.name}"
     if node.operands:

@@ -67,6 +67,13 @@ def test_the_kernels_in_the_document_are_those_of_the_example(update: bool) -> N
     assert transcripts.check(SPEC / "native.md", update) == 1
 
 
+def test_the_page_on_reasons_prints_what_it_says(
+    update: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transcripts.workplace(tmp_path, monkeypatch)
+    assert transcripts.check(SPEC / "why.md", update) >= 4
+
+
 def test_what_networkx_says_of_the_example_is_in_the_document(
     update: bool,
     tmp_path: Path,

@@ -76,6 +76,10 @@ class Costs:
             self._needs.append(need)
         return asked[0], self._numbers[need]
 
+    def need(self, ask: Ask) -> tuple[State, Placement]:
+        """What a user needs: (state along the axis, placement over time)."""
+        return self._needs[ask]
+
     def _when(self, name: str, slot: int) -> Placement:
         """The placement over time in which a node needs an operand."""
         signatures = self.problem.placed.signatures

@@ -204,9 +204,9 @@ class Search:
         start = best = self.choice[name]
         for x, ask in self.asks(name, start):
             self._ask_less(x, ask)
-        least = self._cost_of_signature(name, start)
+        least = self.cost_of_signature(name, start)
         for signature in self.signatures[name]:
-            cost = self._cost_of_signature(name, signature) if signature is not start else least
+            cost = self.cost_of_signature(name, signature) if signature is not start else least
             if cost < least - 1e-9:
                 least, best = cost, signature
         for x, ask in self.asks(name, best):
@@ -214,7 +214,7 @@ class Search:
         self.choice[name] = best
         return best is not start
 
-    def _cost_of_signature(self, name: str, signature: Signature) -> float:
+    def cost_of_signature(self, name: str, signature: Signature) -> float:
         """What depends on how a node runs, which asks for nothing yet."""
         self.choice[name] = signature
         choice, conversion = self.choice, self.costs.conversion
@@ -280,7 +280,7 @@ class Search:
         signatures = self.signatures[name]
         if home:
             for signature in signatures:
-                if isinstance(signature.result, Home) and not _gives_up(signature, states):
+                if isinstance(signature.result, Home) and not gives_up(signature, states):
                     return signature
         partial = any(isinstance(s, Partial) for s in states)
         split = any(isinstance(s, Split) for s in states)
@@ -352,13 +352,13 @@ def _rule_cost(
 ) -> float:  # fmt: skip
     pairs = list(zip(signature.operands, states, strict=True))
     takes, has = any(s != R for s, _ in pairs), any(s != R and is_there(s, h) for s, h in pairs)
-    gives_up = _gives_up(signature, firm) and any(_keeps(w, firm) for w in signatures)
-    broken = (takes and not has and not may_begin) + gives_up
+    given_up = gives_up(signature, firm) and any(_keeps(w, firm) for w in signatures)
+    broken = (takes and not has and not may_begin) + given_up
     could = not takes and any(isinstance(have, Home) for have in states)
     return FORBIDDEN * broken + REPEATED_WORK * could
 
 
-def _gives_up(signature: Signature, states: list[State]) -> bool:
+def gives_up(signature: Signature, states: list[State]) -> bool:
     """Whether the signature takes a split operand in another state."""
     pairs = zip(signature.operands, states, strict=True)
     return any(isinstance(have, Split) and have != s for s, have in pairs)

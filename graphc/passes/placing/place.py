@@ -98,13 +98,19 @@ def place_graph(graph: Graph, layout: MeshLayout, lazy: Lazy) -> Placed:
     """The signature of every node along every axis of the layout's mesh."""
     placed = Placed(layout.mesh)
     for axis in layout.mesh.time:
-        placed.signatures[axis.name] = place_over_time(_problem(graph, layout, axis, placed, lazy))
+        placed.signatures[axis.name] = place_over_time(
+            problem_along(graph, layout, axis, placed, lazy)
+        )
     dealt, searched = _kinds_of_space(layout.mesh)
     for axis in dealt:
-        placed.signatures[axis.name] = _as_over_leaves(_problem(graph, layout, axis, placed, lazy))
+        placed.signatures[axis.name] = _as_over_leaves(
+            problem_along(graph, layout, axis, placed, lazy)
+        )
     rounds = 2 if len(searched) > 1 else 1  # again, knowing what the others chose
     for axis in dealt + searched * rounds:
-        placed.signatures[axis.name] = place_over_space(_problem(graph, layout, axis, placed, lazy))
+        placed.signatures[axis.name] = place_over_space(
+            problem_along(graph, layout, axis, placed, lazy)
+        )
     return placed
 
 
@@ -165,13 +171,16 @@ class Estimate:
     def _problem(self, layout: MeshLayout, axis: Axis, placed: Placed) -> AxisProblem:
         if axis.name not in self.signatures:
             self.signatures[axis.name] = signatures_along(self.graph, axis, placed)
-        return _problem(self.graph, layout, axis, placed, self.lazy, self.signatures[axis.name])
+        return problem_along(
+            self.graph, layout, axis, placed, self.lazy, self.signatures[axis.name]
+        )
 
 
-def _problem(
+def problem_along(
     graph: Graph, layout: MeshLayout, axis: Axis, placed: Placed, lazy: Lazy,
     known: Signatures | None = None,
 ) -> AxisProblem:  # fmt: skip
+    """What is given, and open, along one axis. known: the signatures of the nodes, if they are."""
     signatures = known
     if signatures is None:
         every = signatures_along(graph, axis, placed, ReplicaSignatures(graph, layout, lazy))
