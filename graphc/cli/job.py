@@ -80,6 +80,10 @@ def job(transport_name: str) -> Iterator[CommandJob]:
         if not processes.index:
             raise
         raise click.exceptions.Exit(143 if isinstance(stop, Terminated) else 130) from None
+    except click.ClickException as error:  # of the command line, which all processes have alike
+        if not processes.index:
+            raise
+        raise click.exceptions.Exit(error.exit_code) from None
     except GraphcError as error:
         if processes.count > 1:
             _agreed(processes, error)

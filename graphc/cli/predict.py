@@ -1,4 +1,7 @@
-"""The commands `predict` and `evaluate`: a .gc file or a plan, run forward over data."""
+"""The commands `predict` and `evaluate`: a .gc file or a plan, run forward over data.
+
+In a job of several processes all of them compute, process 0 prints and writes.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from graphc.cli.checkpoint_options import load_names_option, load_option, resume
 from graphc.cli.data_files import data_option, examples_to_run
 from graphc.cli.imports import import_option
 from graphc.cli.job import CommandJob, in_job, transport_option
+from graphc.cli.launch import Launchable, launch_options
 from graphc.cli.run import backend_option, in_json, plan_of, seed_option, strategy_option
 
 if TYPE_CHECKING:
@@ -28,12 +32,13 @@ OPTIONS = (
 
 def forward_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the argument and the options that both commands have."""
+    command = launch_options(command)
     for option in reversed(OPTIONS):
         command = option(command)
     return command
 
 
-@click.command("predict")
+@click.command("predict", cls=Launchable)
 @forward_options
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), required=True, help="The .npz file to write."
@@ -69,7 +74,7 @@ def predict_command(
         running.echo(in_json(report | _made_by(trainer)) if as_json else _in_words(report))
 
 
-@click.command("evaluate")
+@click.command("evaluate", cls=Launchable)
 @forward_options
 @click.option("--json", "as_json", is_flag=True, help="Print the report as one line of JSON.")
 @in_job

@@ -17,6 +17,7 @@ import pytest
 from cli.conftest import Call
 
 from graphc.cli.launch import Launchable, program, restarted, restarting_launch_options
+from graphc.cli.predict import evaluate_command, predict_command
 from graphc.runtime.checkpoints.manifest import MANIFEST, Manifest
 from graphc.runtime.supervision.local_processes import state
 from graphc.runtime.supervision.supervise import ProcessLost
@@ -61,6 +62,17 @@ def test_a_restart_resumes_from_the_folder_and_from_nowhere_else(tmp_path: Path)
     assert given == ["--resume", str(tmp_path), "--steps", "3", "--", "a.gc"]
     given = line("a.gc", "--resume", "b.safetensors", resumed=tmp_path)
     assert given == ["--resume", str(tmp_path), "--", "a.gc"]
+
+
+@pytest.mark.parametrize("command", [predict_command, evaluate_command])
+def test_predictions_are_launched_with_their_own_options(command: click.Command) -> None:
+    name, output = command.name or "", ["-o", "p.npz"] if command is predict_command else []
+    given = ["a.gc", *output, "--data", "b.npz", "--data", "c.npz", "--load", "w.safetensors"]
+    words = program(command.make_context(name, [*given, "--launch", "mpi", "-n", "2"]))
+    assert words[3:6] == [name, "--transport", "mpi"]
+    again = command.make_context(name, words[4:])
+    first = command.make_context(name, given)
+    assert {**again.params, "transport_name": "local"} == first.params
 
 
 def lost() -> ProcessLost:

@@ -111,6 +111,28 @@ def test_processes_train_with_the_bits_of_threads(strategy, count):
 
 
 @pytest.mark.parametrize(
+    "strategy",
+    [pytest.param("mirrored(4)", marks=pytest.mark.ci), "tensor_split(2) * mirrored(2)"],
+)
+def test_each_process_predicts_what_one_predicts(strategy):
+    reporting = STEP.replace("loss = mean", "report logits = h @ w2\n    loss = mean")
+    made = compile_module(
+        module_of_source(reporting, sizes={"batch": 16}), parse_strategy(strategy)
+    )
+
+    def found(transport="local", process=0):
+        with Trainer(made, transport=transport) as trainer:
+            data = [batch(k, n) for k, n in enumerate((16, 40, 7))]
+            return trainer.predict(data)["logits"], trainer.evaluate(data)["loss"]
+
+    logits, loss = found()
+    assert logits.shape == (63, 4)
+    for mine, of_mine in in_processes(2, found):
+        np.testing.assert_allclose(mine, logits, rtol=1e-6, atol=1e-6)
+        assert of_mine == pytest.approx(loss, rel=1e-6)
+
+
+@pytest.mark.parametrize(
     ("strategy", "named"),
     [
         ("mirrored(4)", True),
