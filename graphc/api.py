@@ -38,6 +38,7 @@ from graphc.runtime.training.history import FitHistory
 from graphc.runtime.training.loop import OnStep
 from graphc.runtime.transports.transport import Transport
 from graphc.strategies import Strategy, parse_strategy
+from graphc.strategies.text import given_strategy
 from graphc.support.caller import user_span
 from graphc.support.calls import TOO_MANY, explain_classes, explained
 from graphc.support.errors import GraphcError, UnknownNameError
@@ -111,7 +112,7 @@ def compile(
             seed=seed, order=order, reduction=reduction, sparse=sparse,
             data_dtype=data_dtype,
         )  # fmt: skip
-        chosen = _strategy_of(strategy)
+        chosen = given_strategy(strategy)
         exchange = plugins.transport(transport) if isinstance(transport, str) else transport
         bucket = bucket_for(join(exchange))
         plan = compiled(module, chosen, check_replicas=check_replicas, bucket=bucket)
@@ -123,19 +124,6 @@ def compile(
             debug_nans=debug_nans, driver=driver,
         )  # fmt: skip
     return StepTrainer(module, traced, trainer)
-
-
-def _strategy_of(given: Any) -> Strategy:
-    """The strategy of an argument. Raises G0401, and what `parse_strategy` raises, at the call."""
-    span = user_span()
-    if not isinstance(given, str | Strategy):
-        text = f"{given!r} is not a strategy"
-        raise GraphcError("G0401", text, span=span, help='such as "mirrored(4)"')
-    try:
-        return parse_strategy(given) if isinstance(given, str) else given
-    except GraphcError as error:
-        text = f"{error.message}, in {given!r}"
-        raise GraphcError(error.code, text, span=span, help=error.help) from None
 
 
 class StepTrainer:

@@ -11,6 +11,7 @@ from graphc.ir.op import snake
 from graphc.ir.orders import Order
 from graphc.strategies.kinds import ELSEWHERE, STRATEGIES
 from graphc.strategies.strategy import OneDevice, Strategy
+from graphc.support.caller import user_span
 from graphc.support.errors import GraphcError, Span, did_you_mean
 
 if TYPE_CHECKING:
@@ -171,3 +172,16 @@ def _plain(tree: Any) -> Any:
         case _:
             message = "an argument of a strategy is a number, a string, a list or a map"
             raise GraphcError("G0402", message, span=tree.span)
+
+
+def given_strategy(given: Any) -> Strategy:
+    """The strategy of a Python argument. Raises what `parse_strategy` raises, at the call."""
+    span = user_span()
+    if not isinstance(given, str | Strategy):
+        text = f"{given!r} is not a strategy"
+        raise GraphcError("G0401", text, span=span, help='such as "mirrored(4)"')
+    try:
+        return parse_strategy(given) if isinstance(given, str) else given
+    except GraphcError as error:
+        text = f"{error.message}, in {given!r}"
+        raise GraphcError(error.code, text, span=span, help=error.help) from None
