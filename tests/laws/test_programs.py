@@ -44,7 +44,7 @@ def test_programs_are_what_numpy_makes_of_them(first: int) -> None:
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("first", alternate(range(SEEDS, MORE, 250)))
+@pytest.mark.parametrize("first", alternate(range(SEEDS, MORE, 250), nth=4))
 def test_two_thousand_programs(first: int) -> None:
     check(range(first, first + 250))
 

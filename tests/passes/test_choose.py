@@ -131,5 +131,6 @@ def test_less_is_sent_along_the_slower_axis() -> None:
     assert far["host"] < near["memory"]  # along the axis of the model
 
 
+@pytest.mark.ci
 def test_a_slow_axis_by_itself_sends_no_more_than_a_fast_one() -> None:
     assert sent('tensor_split(4, link="network")')["network"] <= sent("tensor_split(4)")["memory"]

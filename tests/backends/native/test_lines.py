@@ -150,7 +150,7 @@ def kernels(program: Program) -> list[LineKernel]:
 
 
 @pytest.mark.parametrize(
-    "op", every(2, [Cumsum(1), Cumsum(0), Argsort(1), Argsort(0), sort(0), least])
+    "op", every(3, [Cumsum(1), Cumsum(0), Argsort(1), Argsort(0), sort(0), least])
 )
 @pytest.mark.parametrize("dtype", every(2, [F32, F64]), ids=str)
 def test_threads_and_instruction_sets_change_no_bit(op: Op | Function, dtype: DType) -> None:
