@@ -11,7 +11,7 @@ import click
 
 from graphc.cli import completion
 from graphc.cli.file_arguments import read_text
-from graphc.cli.page import write_page
+from graphc.cli.page import PageView, write_page
 from graphc.cli.run import order_option, shown_warnings, sparse_option, strategy_option
 from graphc.support.files import write_whole
 
@@ -76,7 +76,8 @@ def show_command(
             raise click.UsageError(
                 "the page has all passes and kernels: leave out --diff, --kernels"
             )
-        write_page(file, strategy, order, sparse, _given("after"), program, output)
+        view = PageView(_given("after") or "", level or "")
+        write_page(file, strategy, order, sparse, view, program, output)
         return
     kernels = kernels or after in STAGES
 

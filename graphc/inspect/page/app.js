@@ -5,7 +5,7 @@ const app = {
   chosenName: -1, chosenGroup: -1, hoverName: -1, hoverBox: -1, litNames: new Set(), held: false, follow: true,
 };
 const TABS = [["graph", "Graph"], ["time", "Time and memory"], ["devices", "Devices"]];
-const LEVEL_NAMES = ["model", "layers", "ops"];
+const LEVEL_NAMES = ["model", "layers", "ops", "values"]; // the last draws constants and casts, too
 const FIT_MOST = 60; // boxes that are drawn at first
 
 // -- state ----------------------------------------------------------------------------------------
@@ -156,15 +156,20 @@ const openAt = (level) => new Set(groups.filter((g) => g.parent >= 0 && g.level 
 
 /** The deepest level that fits on a screen. */
 function fittingLevel() {
-  for (let level = LEVEL_NAMES.length - 1; level > 0; level--) {
+  for (let level = LEVEL_NAMES.length - 2; level > 0; level--) {
     const scene = sceneOf(PASSES - 1, openAt(level), false, false);
     if (scene.boxes.filter((b) => !b.open).length <= FIT_MOST) return level;
   }
   return 0;
 }
 
-function setLevel(level) {
+function takeLevel(level) {
   app.open = openAt(level); $("level").value = level;
+  app.details = $("minor").checked = level === LEVEL_NAMES.length - 1;
+}
+
+function setLevel(level) {
+  takeLevel(level);
   relayout(); fit();
 }
 
@@ -387,8 +392,7 @@ function start() {
   $("fit").onclick = fit; $("closer").onclick = () => zoom(1.3); $("farther").onclick = () => zoom(1 / 1.3);
   $("theme").onclick = flipTheme; $("help").onclick = () => $("keys").showModal();
   startSource(); startPointer(); startKeys(); startSearch(); startGrips(); startTime();
-  app.stage = PASSES - 1; const level = data.level ?? fittingLevel();
-  app.open = openAt(level); $("level").value = level;
+  app.stage = PASSES - 1; takeLevel(data.level ? LEVEL_NAMES.indexOf(data.level) : fittingLevel());
   go(firstStage()); fit(); draw();
   new ResizeObserver(() => { refresh(); paintTime(); }).observe($("stagearea"));
   window.addEventListener("beforeprint", () => { setTheme("light"); fit(); draw(3); });

@@ -17,12 +17,13 @@ from graphc.inspect.page.history import History
 SCRIPTS = ("model.js", "layout.js", "draw.js", "panels.js", "views.js", "app.js")
 
 
-def to_html(history: History, after: str = "") -> str:
+def to_html(history: History, after: str = "", level: str = "") -> str:
     """The page: it needs no network and no other file.
 
     after: the pass, or the stage of the lowering, that it opens at; '': the last pass
+    level: how much of the graph it shows at first, a `Level`; '': what fits on a screen
     """
-    return document(page_data(history) | {"after": after})
+    return document(page_data(history) | {"after": after, "level": level})
 
 
 def document(data: dict[str, Any]) -> str:
