@@ -473,7 +473,7 @@ def test_a_device_that_needs_more_than_the_peak_is_told_of(name: str) -> None:
     most = memory_limits.footprints(made, backend)[0].peak
     memory_limits.check_peak(made, backend, most)
     with pytest.raises(
-        GraphcError, match=rf"mirrored\(2\) needs {most} bytes on a device"
+        GraphcError, match=rf"mirrored\(2\) needs {most:,} bytes on a device"
     ) as caught:
         memory_limits.check_peak(made, backend, most - 1)
     assert caught.value.code == "G0406"

@@ -92,8 +92,8 @@ def check_peak(plan: Plan, backend: Backend, limit: int) -> None:
     if most.peak > limit:
         raise GraphcError(
             "G0406",
-            f"{plan.strategy} needs {most.peak} bytes on a device "
-            f"({most.variables} of them variables), the limit is {limit}",
+            f"{plan.strategy} needs {most.peak:,} bytes on a device "
+            f"({most.variables:,} of them variables), the limit is {limit:,}",
             help="cut variables with tensor_split(n), or the batch with accumulate(k)",
         )
 
