@@ -31,6 +31,7 @@ from graphc.runtime.evaluation import several
 from graphc.runtime.hypers import Hypers
 from graphc.runtime.machine.jobs import bucket_for, join
 from graphc.runtime.machine.memory_limits import check_peak
+from graphc.runtime.profiling.profile import Profile
 from graphc.runtime.trainer import Trainer
 from graphc.runtime.training.epochs import Batches
 from graphc.runtime.training.fit import Caller, check_words, fit_batches
@@ -262,6 +263,11 @@ class StepTrainer:
             found = self.trainer.predict(map(self._traced.some_inputs, several(batches)))
         result = self._traced.result
         return found if result is None else result.build(found)
+
+    def profile(self, batches: Iterable[Any], steps: int = 20) -> Profile:
+        """Where the time of a step goes, of so many steps on a copy of the variables: print it."""
+        with self._explaining():
+            return self.trainer.profile(map(self._fed, batches), steps)
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("_"):

@@ -5,12 +5,16 @@ It runs wherever NumPy runs, and is graphc's default backend.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from graphc.runtime.backends.backend import Loaded, Programs
 from graphc.support.config import get
 from graphc_numpy.memory import USUAL, Allocator
+
+if TYPE_CHECKING:
+    from graphc.runtime.profiling.recorder import Recorder
 
 NATIVE = True  # whether steps are compiled where nothing else is said (GRAPHC_NATIVE)
 
@@ -22,11 +26,13 @@ class NumpyBackend:
 
     native:    whether steps are compiled; None: as GRAPHC_NATIVE says, or NATIVE
     allocator: where the memory of devices comes from
+    recorder:  what the devices record: which thread does what when; None: nothing
     """
 
     name: str = "numpy"
     native: bool | None = None
     allocator: Allocator = field(default=USUAL, repr=False)
+    recorder: Recorder | None = field(default=None, repr=False)
 
     @property
     def executor(self) -> str:
@@ -61,10 +67,14 @@ class NumpyBackend:
         if self.executor == "native":
             from graphc_numpy.native.device import NativeLoaded
 
-            return NativeLoaded(programs, self.allocator)
+            return NativeLoaded(programs, self.allocator, self.recorder)
         from graphc_numpy.calls.device import NumpyLoaded
 
-        return NumpyLoaded(programs, self.allocator)
+        return NumpyLoaded(programs, self.allocator, self.recorder)
+
+    def recording(self, recorder: Recorder) -> NumpyBackend:
+        """The same, with devices that record what they do."""
+        return replace(self, recorder=recorder)
 
 
 BACKEND = NumpyBackend()

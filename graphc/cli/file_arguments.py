@@ -47,12 +47,14 @@ def check_learns(plan: Plan) -> None:
 # -- what `graphc run` writes: checked before the training, written at its end --------------------
 
 
-def check_outputs(save: Path | None, record: Path | None) -> None:
+def check_outputs(save: Path | None, record: Path | None, trace: Path | None = None) -> None:
     """Raise G0509 or G0512 before the training if its results can't be written."""
     if save is not None:
         check_writable(save, "G0509")
     if record is not None:
         check_writable(record)
+    if trace is not None:
+        check_writable(trace)
 
 
 @contextmanager

@@ -65,6 +65,17 @@ check_option = click.option(
 )  # fmt: skip
 
 
+trace_option = click.option(
+    "--trace", "trace_file", type=click.Path(path_type=Path),
+    help="Write a trace of some steps, which Perfetto and chrome://tracing show: what each thread "
+    "of each device does and waits for.",
+)  # fmt: skip
+trace_steps_option = click.option(
+    "--trace-steps", type=click.IntRange(1), default=10, show_default=True,
+    help="Steps in the trace, from the second one on.",
+)  # fmt: skip
+
+
 @click.command("run", cls=Launchable)
 @click.argument("file", type=click.Path(path_type=Path))
 @strategy_option
@@ -101,6 +112,8 @@ check_option = click.option(
 @import_option
 @driver_options
 @log_options
+@trace_option
+@trace_steps_option
 @click.option(
     "--debug-nans", is_flag=True,
     help="Stop at the first step that produces a NaN or an infinity, and name the operation.",
@@ -118,7 +131,7 @@ def run_command(
     load_names: Path | None, checkpoint: Path | None, every: int | None, keep: int | None,
     record: Path | None, replay: Path | None,
     log: Path | None, tensorboard: Path | None, evaluate_every: int | None,
-    debug_nans: bool, as_json: bool, quiet: bool,
+    trace_file: Path | None, trace_steps: int, debug_nans: bool, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Train FILE (.gc or .plan), and evaluate it on its test data.
 
@@ -139,7 +152,7 @@ def run_command(
     )
     from graphc.cli.file_arguments import check_learns, check_outputs, saved
     from graphc.cli.logs import evaluation, log_callbacks, test_metrics, warn_of_cost
-    from graphc.runtime.trainer import Trainer
+    from graphc.cli.traces import write_trace
 
     if epochs and steps:
         raise click.UsageError("give --epochs or --steps, not both")
@@ -148,7 +161,7 @@ def run_command(
     limit = bytes_of(max_bytes, "--max-bytes")
     where, logs = checkpoints(checkpoint, every, keep), log_callbacks(log, tensorboard)
     if running.speaks:
-        check_outputs(save, record)
+        check_outputs(save, record, trace_file)
     with shown_warnings():
         resumed = resumed_training(resume, checkpoint)
     if seed is None and resumed is not None and file.suffix != ".plan":
@@ -160,7 +173,7 @@ def run_command(
     train, test = load_data(plan, "train"), load_data(plan, "test")
     how: dict[str, Any] = {"max_bytes": limit, "debug_nans": debug_nans or None}
     how |= {"driver": chosen_driver(), "transport": running.transport}
-    with Trainer(plan, backend, **how) as trainer:
+    with _trainer(plan, backend, trace_steps if trace_file else 0, how) as trainer:
         with shown_warnings():
             if resumed is not None and resume is not None:
                 trainer.take_up(resumed, resume)
@@ -178,9 +191,21 @@ def run_command(
                 saver.last()
             seconds = time.perf_counter() - start - history.validation_seconds
             warn_of_cost(history, seconds)
+            write_trace(trainer, trace_file)
             metrics = test_metrics(trainer, test, history)
             report = _report(trainer, history.last_step, metrics, seconds)
             running.echo(in_json(report) if as_json else _in_words(report))
+
+
+def _trainer(plan: Plan, backend: str, traced: int, how: dict[str, Any]) -> Trainer:
+    """The trainer; one that records its first steps if there is to be a trace of them."""
+    from graphc.runtime.trainer import Trainer
+
+    if not traced:
+        return Trainer(plan, backend, **how)
+    from graphc.runtime.profiling.traced_run import TracedTrainer
+
+    return TracedTrainer(plan, backend, traced=traced, **how)
 
 
 def _report(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, Unpack
 
@@ -52,6 +53,8 @@ from graphc.runtime.machine.jobs import (
     warn_of_links,
 )
 from graphc.runtime.machine.memory_limits import check_memory
+from graphc.runtime.profiling.profile import Profile
+from graphc.runtime.profiling.record import STEPS, profile_steps
 from graphc.runtime.results import Metrics, agreed, numbers, plains
 from graphc.runtime.supervision.reporter import REPORTER
 from graphc.runtime.synchronous.engine import Engine
@@ -237,6 +240,15 @@ class Trainer:
         step reports no array, G0606 if there is no example, G0611 and G0612 for wrong entries.
         """
         return predict(self.engine, self.plan, batches)
+
+    def profile(self, batches: Iterable[Batch], steps: int = STEPS) -> Profile:
+        """Where the time of a step goes: `print` it, or see `Profile.rows`, `trace`, `as_json`.
+
+        Records some steps on these batches, after a few that are not, on a copy of the variables:
+        the training stays where it is. Raises G0861 where time can't be recorded, G0606.
+        """
+        same = partial(Trainer, self.plan, transport=self.transport)
+        return profile_steps(self, same, batches, steps)
 
     def fit(
         self, data: Dataset, batch: int, *, epochs: int | None = None, steps: int | None = None,

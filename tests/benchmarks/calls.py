@@ -58,7 +58,7 @@ class Log:
                 log.names.append(call_line(x.call))
             return words
 
-        class Timed(call_table._Dispatcher):
+        class Timed(call_table.CallPrinter):
             def __init__(self, b: ir.IRBuilder, function: ir.Function, most: int) -> None:
                 super().__init__(b, function, most)
                 self.now = b.alloca(INT64, size=index(2))  # seconds, and nanoseconds
@@ -102,7 +102,7 @@ class Log:
                 seconds = b.mul(self.read(self.now, 0), index(10**9))
                 return b.add(seconds, self.read(self.now, 1))
 
-        regions._ModuleWriter.entry, call_table._Dispatcher = entry, Timed  # type: ignore[method-assign, misc]
+        regions._ModuleWriter.entry, call_table.CallPrinter = entry, Timed  # type: ignore[method-assign, misc]
 
 
 def measured(args: argparse.Namespace, log: Log) -> tuple[list[Any], Any]:

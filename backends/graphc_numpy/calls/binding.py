@@ -30,14 +30,21 @@ from graphc_numpy.calls.kernels import bind
 
 Array: TypeAlias = NDArray[Any]
 Call: TypeAlias = Callable[[], Any]
+Timed: TypeAlias = Callable[[Instruction, list[Call], "Binding"], list[Call]]  # and recorded
 
 
 class Binding:
-    """One program's arrays on one rank, and the state of a step: its supply and its turn."""
+    """One program's arrays on one rank, and the state of a step: its supply and its turn.
 
-    def __init__(self, site: Site, comm: Communicator, arrays: Sequence[Array]) -> None:
+    timed: what makes calls of an instruction such that they are recorded
+    """
+
+    def __init__(
+        self, site: Site, comm: Communicator, arrays: Sequence[Array],
+        timed: Timed | None = None,
+    ) -> None:  # fmt: skip
         self.program, self.site, self.comm = site.program, site, comm
-        self.arrays = arrays
+        self.arrays, self._timed = arrays, timed
         self.turn = 0
         self.supply: Supply = Counted()
         self.handles: dict[int, Handle] = {}
@@ -86,11 +93,15 @@ class Binding:
         their identity."""
         calls: list[Call] = []
         for x in filter(self.site.runs, instructions):
-            its_calls = self._calls(x)
+            its_calls = self.recorded(x, self._calls(x))
             if isinstance(x, Kernel):
                 self.kernels.update((id(call), x) for call in its_calls)
             calls += its_calls
         return calls
+
+    def recorded(self, x: Instruction, calls: list[Call]) -> list[Call]:
+        """The calls of an instruction, recorded if anything is."""
+        return calls if self._timed is None else self._timed(x, calls, self)
 
     def _calls(self, x: Instruction) -> list[Call]:
         match x:

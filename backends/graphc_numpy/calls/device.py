@@ -14,6 +14,8 @@ from graphc.lowering.program.program import Footprint, by_kind, kinds_of_places
 from graphc.runtime.backends.backend import Programs
 from graphc.runtime.backends.site import Site
 from graphc.runtime.data.supply import Supply
+from graphc.runtime.profiling.activities import InstructionTimer
+from graphc.runtime.profiling.recorder import Recorder
 from graphc.runtime.transports.transport import Communicator
 from graphc_numpy.calls.binding import Binding
 from graphc_numpy.memory import Allocator, Bytes, arrays_of
@@ -24,8 +26,10 @@ Array: TypeAlias = NDArray[Any]
 class NumpyLoaded:
     """Programs; each device binds them to arrays of its own."""
 
-    def __init__(self, programs: Programs, allocator: Allocator) -> None:
-        self._programs, self._allocator = programs, allocator
+    def __init__(
+        self, programs: Programs, allocator: Allocator, recorder: Recorder | None = None
+    ) -> None:
+        self._programs, self._allocator, self._recorder = programs, allocator, recorder
         self._plans = {name: plan_memory(p) for name, p in programs.items()}
 
     def footprints(self, names: Sequence[str], together: bool = True) -> tuple[Footprint, ...]:
@@ -42,7 +46,7 @@ class NumpyLoaded:
         )
 
     def device(self, rank: int, comm: Communicator) -> NumpyDevice:
-        return NumpyDevice(self._plans, rank, comm, self._allocator)
+        return NumpyDevice(self._plans, rank, comm, self._allocator, self._recorder)
 
     def prepare(self, program: str) -> None:
         """Nothing: each device binds the programs when it is made."""
@@ -52,15 +56,18 @@ class NumpyDevice:
     """One rank: its arena, which all programs use in turn, and its variables."""
 
     def __init__(
-        self, plans: Mapping[str, MemoryPlan], rank: int, comm: Communicator, allocator: Allocator
-    ) -> None:
+        self, plans: Mapping[str, MemoryPlan], rank: int, comm: Communicator, allocator: Allocator,
+        recorder: Recorder | None = None,
+    ) -> None:  # fmt: skip
         sites = {name: Site(plan.program, rank) for name, plan in plans.items()}
         self._comm = comm
         size = max(plans[name].arena_at(s.coordinates[0]) for name, s in sites.items())
         self._arena = arena = allocator.block(size)
         variables = _variables(next(iter(sites.values())), allocator)
         self._steps = {
-            name: _BoundCalls(site, comm, arrays_of(site, plans[name], arena, variables, allocator))
+            name: _BoundCalls(
+                site, comm, arrays_of(site, plans[name], arena, variables, allocator), recorder
+            )
             for name, site in sites.items()
         }
         self._variables = next(iter(self._steps.values())).variables
@@ -104,11 +111,14 @@ def _variables(site: Site, allocator: Allocator) -> dict[str, Bytes]:
 class _BoundCalls:
     """One program, bound to one rank's arrays."""
 
-    def __init__(self, site: Site, comm: Communicator, arrays: Sequence[Array]) -> None:
+    def __init__(
+        self, site: Site, comm: Communicator, arrays: Sequence[Array], recorder: Recorder | None
+    ) -> None:
         self.program, self.arrays = site.program, arrays
         held = ((v, b) for v, b in self.program.variables.items() if site.holds(b))
         self.variables = {name: arrays[b] for name, b in held}
-        self.bound = bound = Binding(site, comm, arrays)
+        timed = InstructionTimer.of(recorder, site) if recorder is not None else None
+        self.bound = bound = Binding(site, comm, arrays, timed)
         self.setup = bound.calls(
             self.program.setup
         )  # kept, as errors are told by the identity of calls

@@ -41,18 +41,20 @@ class Preparation:
     needed.
 
     shared_variables, apart, here: see `graphc.lowering.lower`
+    recorded: threads note when they do what; nothing but the machine code is kept then, as records
+              do not tell which nodes a call computes
     """
 
     @collector_paused()
     def __init__(
         self, program: Program, shared_variables: frozenset[str] | None, apart: bool = False,
-        here: int | None = None,
+        here: int | None = None, recorded: bool = False,
     ) -> None:  # fmt: skip
-        self._program, self._how = program, (shared_variables, apart, here)
+        self._program, self._how = program, (shared_variables, apart, here, recorded)
         # What is kept does not tell an error of checked addresses in words.
         lamps = config.get()
         watched = lamps.check_memory or lamps.debug >= SHOW_KERNELS
-        kept = not (cache_folder() is None or apart or watched)
+        kept = not (cache_folder() is None or apart or watched or recorded)
         self._key = records.key_of(program, shared_variables, here) if kept else None
         self._found = records.read(self._key, program) if self._key is not None else None
 
@@ -105,12 +107,13 @@ class _Lowered:
     lowered: Lowered
     parts: tuple[tuple[Instruction | int, ...], ...]
     regions: list[list[Native]]
+    recorded: bool = False
 
     def printed(self) -> records.LoadedRecord:
         """The program with its machine code."""
         lowered, regions = self.lowered, self.regions
         checked = frozenset(i for i, lines in enumerate(regions) if any(map(_has_checks, lines)))
-        code = compile_regions(regions, memories=lowered.memories)
+        code = compile_regions(regions, memories=lowered.memories, recorded=self.recorded)
         homes = homes_of(regions)
         limits = limits_of(lowered)
         return records.LoadedRecord(lowered, self.parts, homes, code, checked, limits)
@@ -118,7 +121,7 @@ class _Lowered:
 
 def _lowered(
     program: Program, shared_variables: frozenset[str] | None, apart: bool = False,
-    here: int | None = None,
+    here: int | None = None, recorded: bool = False,
 ) -> _Lowered:  # fmt: skip
     from graphc.lowering.lower import lower  # where it is not on disk
 
@@ -129,7 +132,7 @@ def _lowered(
         print(listing(program, lowered), file=sys.stderr)
     regions: list[list[Native]] = []
     parts = tuple(_joined(part, regions) for part in lowered.parts)
-    return _Lowered(lowered, parts, regions)
+    return _Lowered(lowered, parts, regions, recorded)
 
 
 def _has_checks(native: Native) -> bool:

@@ -19,6 +19,7 @@ from graphc.runtime.backends.backend import Programs
 from graphc.runtime.backends.site import Site
 from graphc.runtime.data.supply import Supply
 from graphc.runtime.diagnosis import wrong_index
+from graphc.runtime.profiling.recorder import Recorder
 from graphc.runtime.transports.transport import Communicator, PeerFailed
 from graphc.support.errors import GraphcError
 from graphc_numpy.calls.binding import Binding, Call
@@ -32,6 +33,7 @@ from graphc_numpy.native.llvm.machine import target
 from graphc_numpy.native.memory import SharedBlocks, StepMemory, footprints, pointed, room, share
 from graphc_numpy.native.peers import Across
 from graphc_numpy.native.positions import PositionWords
+from graphc_numpy.native.recording import StepRecording
 from graphc_numpy.native.step.error_checks import FailedChecks, Wrong
 from graphc_numpy.native.step.regions import (
     BARRIER,
@@ -41,10 +43,11 @@ from graphc_numpy.native.step.regions import (
     DEVICES,
     ERRORS,
     HERE,
+    LOG,
     MEMORIES,
     SCRATCH,
     TURN,
-)
+)  # fmt: skip
 from graphc_numpy.native.threads import barrier
 from graphc_numpy.native.threads.pool import Pool, most_threads, new_words, thread_count
 
@@ -55,8 +58,8 @@ SINGLE_THREADED = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 class NativeLoaded:
     """Programs, of which each is compiled before its first step is run, once for all devices."""
 
-    def __init__(self, programs: Programs, allocator: Allocator) -> None:
-        self.programs, self.allocator = programs, allocator
+    def __init__(self, programs: Programs, allocator: Allocator, recorder: Recorder | None) -> None:
+        self.programs, self.allocator, self.recorder = programs, allocator, recorder
         self.noted: dict[str, dict[int, FailedChecks]] = {}  # in each program, by rank
         self._found: dict[Any, Preparation] = {}
         self._lock = threading.Lock()
@@ -112,9 +115,8 @@ class NativeLoaded:
     def _prepared(self, name: str, shared_variables: frozenset[str] | None) -> Preparation:
         key = name, shared_variables, self._here
         if key not in self._found:
-            apart = self.allocator.apart
-            program = self.programs[name]
-            self._found[key] = Preparation(program, shared_variables, apart, self._here)
+            how = shared_variables, self.allocator.apart, self._here, self.recorder is not None
+            self._found[key] = Preparation(self.programs[name], *how)
         return self._found[key]
 
 
@@ -124,7 +126,7 @@ class NativeDevice:
     def __init__(
         self, loaded: NativeLoaded, rank: int, comm: Communicator, shared: Mapping[str, Bytes]
     ) -> None:
-        self._loaded, self._comm = loaded, comm
+        self._loaded, self._comm, self.recorder = loaded, comm, loaded.recorder
         self.rank, self.block, self.apart = rank, loaded.allocator.block, loaded.allocator.apart
         site = Site(next(iter(loaded.programs.values())), rank)
         program = site.program
@@ -219,7 +221,8 @@ class BoundStep:
         buffers = self.program.buffers
         layouts = layouts_of(self.program.instructions, buffers)
         self.arrays = [self._array(b, site, layouts.get(b.id)) for b in buffers]
-        self.bound = bound = Binding(site, comm, self.arrays)
+        self.recording = StepRecording(device.recorder, compiled, site, device.most_threads)
+        self.bound = bound = Binding(site, comm, self.arrays, self.recording.timed)
         self.noted_by_all: dict[int, FailedChecks] = {}  # by the devices of this process
         self.noted = FailedChecks(self.program, lowered, compiled.limits)
         self.addresses = self._addresses()
@@ -353,7 +356,7 @@ class BoundStep:
         frame[BARRIER], frame[COUNTS] = self.barrier.ctypes.data, counts.ctypes.data
         frame[MEMORIES:] = [memory.ctypes.data for memory in self.blocks]
         frame[[COMMON, DEVICE, DEVICES]] = self.across.words
-        frame[HERE] = self.flags.address()
+        frame[HERE], frame[LOG] = self.flags.address(), self.recording.address
         return frame
 
     # -- calls ------------------------------------------------------------------------------------
@@ -366,7 +369,7 @@ class BoundStep:
                     calls += [*self._place(number), *self.region(x, self.frame)]
                 case Feed(result=b) if b in self.pointed:
                     memory = self.made.lowered.pointer_of[b].memory
-                    calls.append(FeedCall(x, self, MEMORIES + memory))
+                    calls += self.bound.recorded(x, [FeedCall(x, self, MEMORIES + memory)])
                 case _:
                     calls += self.bound.calls([x])
         return calls

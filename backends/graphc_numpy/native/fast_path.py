@@ -19,7 +19,7 @@ from graphc.runtime.data.supply import Counted, WholeBatch
 from graphc.support.errors import GraphcError
 from graphc_numpy.native.feeding import Fed, Feeding, fed_buffers
 from graphc_numpy.native.step.error_checks import FailedChecks
-from graphc_numpy.native.step.groups import GroupedJob, in_groups
+from graphc_numpy.native.step.groups import GroupedJob, group_of, in_groups
 from graphc_numpy.native.step.regions import ERRORS, HERE, TURN
 from graphc_numpy.native.step.sequences import Job, Look, RegionCall, sequence
 from graphc_numpy.native.threads.pool import LINE, Pool, Words, all_threads, new_words
@@ -175,6 +175,8 @@ class NativeFastPath:
         work, heavy = sum(x.work for x in regions), sum(x.heavy for x in regions)
         per = self._step.device.most_threads if heavy > MOSTLY * work else 1
         groups = (self._pool.threads if self._pool else 1) // per
+        for k, step in enumerate(self._steps):
+            step.recording.in_group(group_of(k, len(lines), groups), per)
         at = common.ctypes.data if common is not None else 0
         job = GroupedJob(lines, len(body[0]), groups, at, self._look)
         return _on(self._pool, in_groups(), job)

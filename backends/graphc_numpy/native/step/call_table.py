@@ -6,6 +6,9 @@ In a build that checks addresses, two words precede the pointers: the number of 
 bytes of scratch memory that it needs; and three more follow each pointer: where its buffer begins
 and ends, and behind which word of the frame.
 
+In a build that records time, the number of the call stands in `dealt`, above its bits
+(`step/recorded_calls.py`).
+
 An unrolled step calls few kernels very often: as a table, the calls are data, which costs LLVM no
 time, while as code they would take most of it.
 """
@@ -23,11 +26,12 @@ from graphc_numpy.native.llvm.vectors import I8, INT64, POINTER, Printer, index
 from graphc_numpy.native.threads import barrier
 from graphc_numpy.native.threads.barrier import print_barrier, print_meeting, word
 
-SCRATCH, ERRORS, BARRIER, COUNTS, TURN, COMMON, DEVICE, DEVICES, HERE, MEMORIES = range(10)
+SCRATCH, ERRORS, BARRIER, COUNTS, TURN, COMMON, DEVICE, DEVICES, HERE, LOG, MEMORIES = range(11)
 KERNEL, UNITS, WHEN, MEET, DEALT, HOME, COUNT, POINTERS = range(8)  # words of a call
 NUMBER, ROOM = POINTERS, POINTERS + 1  # of one that is checked: then PLACES come later
 TURNS = {"first": 1, "later": 2, "any": 3}  # bit 0: in the first turn, bit 1: in the others
 OWN, ALL = 1, 2  # who meets before a call: the threads of this device, or of all
+NUMBER_SHIFT = 8  # of a call's number in `dealt`, in a build that records
 ALL_THREADS, ACROSS = 1, 2  # bits: every thread does a part; threads are those of all devices
 BEGINS, GOES_ON = 1, 2  # how devices that meet apart from the calls run some of them
 NAME = "run_calls"
@@ -40,9 +44,9 @@ def pointers_at() -> tuple[int, int]:
     return (POINTERS + 2, 5) if target().checked else (POINTERS, 2)
 
 
-def last_meeting() -> list[int]:
-    """A call of nothing."""
-    words = [0, 0, TURNS["any"], ALL, 0, 0, 0]
+def last_meeting(number: int = 0) -> list[int]:
+    """A call of nothing. number: above the bits of `dealt`, where calls are recorded"""
+    words = [0, 0, TURNS["any"], ALL, number << NUMBER_SHIFT, 0, 0]
     return words + [0] * (pointers_at()[0] - len(words))
 
 
@@ -73,11 +77,13 @@ def dispatcher(module: ir.Module) -> ir.Function:
     return function
 
 
-def print_dispatcher(module: ir.Module, kernels: Kernels) -> None:
-    """Print what the dispatcher does."""
+def print_dispatcher(
+    module: ir.Module, kernels: Kernels, printed: type[CallPrinter] | None = None
+) -> None:
+    """Print what the dispatcher does. printed: how a call is printed"""
     function = dispatcher(module)
     b = ir.IRBuilder(function.append_basic_block("entry"))
-    printer = _Dispatcher(b, function, max((n for _, n in kernels), default=0))
+    printer = (printed or CallPrinter)(b, function, max((n for _, n in kernels), default=0))
     test, look, body, after = (
         b.append_basic_block(name) for name in ("test", "look", "body", "after")
     )
@@ -98,7 +104,7 @@ def print_dispatcher(module: ir.Module, kernels: Kernels) -> None:
     b.ret(at)
 
 
-class _Dispatcher:
+class CallPrinter:
     """Prints one turn of the loop over calls."""
 
     def __init__(self, b: ir.IRBuilder, function: ir.Function, most: int) -> None:
@@ -134,13 +140,22 @@ class _Dispatcher:
         now = b.icmp_signed("!=", b.and_(self.read(at, WHEN), self.bit), index(0))
         with b.if_then(now):
             self.meet(self.read(at, MEET))
-            begin, end = self.part(at)
-            here = b.gep(self.here, [self.read(at, HOME)], source_etype=INT64)
-            end = b.mul(end, b.load(here, typ=INT64, align=8))
+            begin, end = self.part_here(at)
             with b.if_then(b.icmp_signed("<", begin, end)):
-                self.point(at)
-                scratch = self.own(at) if self.p.checked else self.scratch
-                self.run(self.read(at, KERNEL), begin, end, kernels, scratch)
+                self.work(at, begin, end, kernels)
+
+    def part_here(self, at: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """This thread's units; none where the device is not the call's home."""
+        b = self.b
+        begin, end = self.part(at)
+        here = b.gep(self.here, [self.read(at, HOME)], source_etype=INT64)
+        return begin, b.mul(end, b.load(here, typ=INT64, align=8))
+
+    def work(self, at: ir.Value, begin: ir.Value, end: ir.Value, kernels: Kernels) -> None:
+        """Run some units of a call."""
+        self.point(at)
+        scratch = self.own(at) if self.p.checked else self.scratch
+        self.run(self.read(at, KERNEL), begin, end, kernels, scratch)
 
     def meet(self, who: ir.Value) -> None:
         """Wait for the threads of this device, or of all: the call is left if one has failed."""

@@ -50,6 +50,11 @@ class GroupedJob:
         self.address = int(self._words.ctypes.data)  # valid as long as the job lives
 
 
+def group_of(device: int, devices: int, groups: int) -> int:
+    """The group that runs a device."""
+    return next(g for g in range(groups) if device < (g + 1) * devices // groups)
+
+
 def in_groups() -> int:
     """The address of the function."""
     return machine.load_once("groups", _module, ("in_groups",))["in_groups"]

@@ -7,7 +7,8 @@ Every thread calls it, with a number of its own; all is done when all have retur
 from one meeting of all devices to the next (`step/groups.py`). The frame is a
 table of words: per-thread scratch memory, errors, the barrier, how often each region was run, the
 turn of a loop, what all devices share, the device's number, how many there are, a flag for each
-home that calls have, and then the base of every memory block. The calls are a table, too (`calls`).
+home that calls have, the log of a build that records, and then the base of every memory block. The
+calls are a table, too (`calls`).
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ from graphc_numpy.native.step.call_table import (
     ERRORS,
     GOES_ON,
     HERE,
+    LOG,
     MEMORIES,
+    NUMBER_SHIFT,
     SCRATCH,
     TURN,
     TURNS,
@@ -51,12 +54,13 @@ from graphc_numpy.native.step.call_table import (
     print_dispatcher,
     table,
 )
+from graphc_numpy.native.step.recorded_calls import MEETING, RecordedCallPrinter
 from graphc_numpy.native.step.sharing import GRAIN, Reached, Shared, reached_by_others, shared
 from graphc_numpy.native.threads.barrier import word
 
 __all__ = [
-    "BARRIER", "COMMON", "COUNTS", "DEVICE", "DEVICES", "ERRORS", "HERE", "MEMORIES", "SCRATCH",
-    "TURN",
+    "BARRIER", "COMMON", "COUNTS", "DEVICE", "DEVICES", "ERRORS", "HERE", "LOG", "MEMORIES",
+    "SCRATCH", "TURN",
 ]  # words of a frame  # fmt: skip
 LINE = 64  # bytes of a cache line
 HEAVY = 8 * GRAIN
@@ -97,27 +101,32 @@ class NativeRegions:
     """The regions of one program, compiled: their addresses are valid as long as this lives.
 
     code: what their object is kept under
-    calls: all of them, as a build that checks addresses counts them
+    calls: all of them, as builds that check addresses or record time count them
+    lines: of each region that was just compiled, its calls and how threads share them
     """
 
     symbols: machine.Symbols
     found: list[NativeRegion]
     code: str = ""
     calls: tuple[KernelCall, ...] = ()
+    lines: Sequence[Sequence[tuple[Native, list[Shared]]]] = ()
 
 
 def compile_regions(
     regions: Sequence[Sequence[Native]], printers: Printers | None = None, grain: int = GRAIN,
-    memories: Sequence[Memory] = (),
+    memories: Sequence[Memory] = (), recorded: bool = False,
 ) -> NativeRegions:  # fmt: skip
-    """Machine code of every region, in one object, with each distinct kernel once."""
+    """Machine code of every region, in one object, with each distinct kernel once.
+
+    recorded: threads note when they do what (`step/recorded_calls.py`)
+    """
     printers = printers or _printers()
     reached = reached_by_others(memories)
     lines = [shared(natives, grain, reached) for natives in regions]
     names, homes = names_of(len(regions)), homes_of(regions)
 
     def make() -> ir.Module:
-        step = _ModuleWriter(printers, homes, _bounds_of(memories))
+        step = _ModuleWriter(printers, homes, _bounds_of(memories), recorded)
         scratch = [_scratch(natives, printers) for natives in regions]
         for i, (natives, dealt, size) in enumerate(zip(regions, lines, scratch, strict=True)):
             step.region(i, natives, dealt, size)
@@ -126,7 +135,7 @@ def compile_regions(
             addresses.print_noted(step.module)
         return step.finish()
 
-    description = _description(regions, grain, reached)
+    description = _description(regions, grain, reached) + "\nrecorded" * recorded
     noted = (addresses.NAME,) if machine.target().checked else ()
     symbols = machine.load(description, make, (*sum(names, ()), "sizes", *noted))
     sizes = (ctypes.c_int64 * len(names))()
@@ -136,7 +145,8 @@ def compile_regions(
         for functions, dealt, size in zip(names, lines, sizes, strict=True)
     ]
     calls = tuple(c for natives in regions for native in natives for c in native.calls)
-    return NativeRegions(symbols, native_regions, machine.key_of(description), calls)
+    pairs = [list(zip(ns, ls, strict=True)) for ns, ls in zip(regions, lines, strict=True)]
+    return NativeRegions(symbols, native_regions, machine.key_of(description), calls, pairs)
 
 
 def scratch_bytes(regions: Iterable[Sequence[Native]]) -> int:
@@ -271,6 +281,7 @@ class _ModuleWriter:
     printers: Printers
     homes: Sequence[Home] = ((),)
     bounds: Mapping[int, int] = field(default_factory=dict)
+    recorded: bool = False
     module: ir.Module = field(default_factory=lambda: ir.Module("step"))
     numbers: dict[LoopKernel, int] = field(default_factory=dict)
     count: int = 0  # calls so far
@@ -283,7 +294,7 @@ class _ModuleWriter:
         for native, dealt in zip(natives, lines, strict=True):
             for x in dealt:
                 words += self.entry(x, native)
-        words += last_meeting() if _are_across(lines) else []
+        words += last_meeting(MEETING * self.recorded) if _are_across(lines) else []
         kind = ir.FunctionType(VOID, [POINTER, INT64, INT64])
         function = ir.Function(self.module, kind, f"region{number}")
         b = ir.IRBuilder(function.append_basic_block("entry"))
@@ -337,6 +348,7 @@ class _ModuleWriter:
         pointer_words = [[MEMORIES + p.memory, p.offset] for p in x.call.arguments]
         meet = ALL if x.meet_all else int(x.meet)
         dealt = x.all_threads + ACROSS * x.dealt
+        dealt += (self.count - 1 << NUMBER_SHIFT) * self.recorded
         home = self.homes.index(native.home)
         words = [number, units, TURNS[native.turn], meet, dealt, home, len(pointer_words)]
         if machine.target().checked:
@@ -353,7 +365,7 @@ class _ModuleWriter:
             (self.printers.print(self.module, kernel, f"k{number}"), len(kernel.params))
             for kernel, number in self.numbers.items()
         ]
-        print_dispatcher(self.module, kernels)
+        print_dispatcher(self.module, kernels, RecordedCallPrinter if self.recorded else None)
         return self.module
 
 

@@ -1,0 +1,143 @@
+"""Calls that threads record: a build of a step for profiles (`graphc.runtime.profiling`).
+
+Behind each call, a thread writes a record of five words into its line of the device's log:
+
+    the number of the call; 2 * turn + (1 if the thread had a part of it); and in nanoseconds
+    when it came to the call, when it had met the others (or again, if it met nobody), and the end
+
+The end of a call is the beginning of the next, so a call takes one look at the clock, or two where
+threads meet. The clock is that of `time.perf_counter_ns`. An ordinary build has nothing of this.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import numpy as np
+from llvmlite import ir
+from numpy.typing import NDArray
+
+from graphc_numpy.native.llvm.vectors import INT32, INT64, POINTER, index
+from graphc_numpy.native.step.call_table import (
+    DEALT,
+    LOG,
+    MEET,
+    NUMBER_SHIFT,
+    TURN,
+    WHEN,
+    CallPrinter,
+    Kernels,
+)
+from graphc_numpy.native.threads.barrier import word
+from graphc_numpy.native.threads.pool import LINE, new_words
+
+if sys.platform == "darwin":
+    CLOCK = time.CLOCK_UPTIME_RAW
+elif sys.platform != "win32":
+    CLOCK = time.CLOCK_MONOTONIC
+WIDTH, ROOM = 0, 1  # words of a log: bytes from one thread's line to the next, records in a line
+LINES = LINE  # where the first line begins
+TAKEN = 0  # word of a line: how many records there are, or would be if there were room
+FIRST = LINE  # where its records begin
+RECORD = 5  # words of a record
+MEETING = -1  # instead of a call's number: the devices meet at the end of a region
+
+
+class StepLog:
+    """What the threads of one device record in a step.
+
+    threads: of the device; room: records that a thread may write in a step
+    """
+
+    def __init__(self, threads: int, room: int) -> None:
+        width = -(-(FIRST + room * RECORD) // LINE) * LINE
+        self._words = new_words(LINES + threads * width)
+        self._words[WIDTH], self._words[ROOM] = 8 * width, room
+        self._lines = self._words[LINES:].reshape(threads, width)
+
+    @property
+    def address(self) -> int:
+        return int(self._words.ctypes.data)
+
+    def take(self) -> list[NDArray[np.int64]]:
+        """Of each thread, the records [k, RECORD] since the last time."""
+        found = []
+        for line in self._lines:
+            taken = min(int(line[TAKEN]), int(self._words[ROOM]))
+            found.append(line[FIRST : FIRST + taken * RECORD].reshape(-1, RECORD).copy())
+            line[TAKEN] = 0
+        return found
+
+
+class RecordedCallPrinter(CallPrinter):
+    """Prints calls that are recorded."""
+
+    def __init__(self, b: ir.IRBuilder, function: ir.Function, most: int) -> None:
+        super().__init__(b, function, most)
+        log = self.read(self.frame, LOG, POINTER)
+        self.room = self.read(log, ROOM)
+        width = b.mul(self.thread, self.read(log, WIDTH))
+        self.line = b.gep(word(b, log, LINES), [width], source_etype=ir.IntType(8))
+        self.came, self.met, self.ended = (self._place(1) for _ in range(3))
+        self.now = self._place(2)  # seconds, and nanoseconds
+        self.turn = b.shl(self.read(self.frame, TURN), index(1))
+        b.store(self.clock(), self.ended, align=8)
+
+    def _place(self, words: int) -> ir.Value:
+        place = self.b.alloca(INT64, size=index(words))
+        place.type = POINTER
+        return place
+
+    def call(self, at: ir.Value, kernels: Kernels) -> None:
+        """See `CallPrinter.call`; then a record of it."""
+        b = self.b
+        now = b.icmp_signed("!=", b.and_(self.read(at, WHEN), self.bit), index(0))
+        with b.if_then(now):
+            for place in (self.came, self.met):
+                b.store(self.read(self.ended, 0), place, align=8)
+            who = self.read(at, MEET)
+            with b.if_then(b.icmp_signed("!=", who, index(0))):
+                self.meet(who)
+                b.store(self.clock(), self.met, align=8)
+            b.store(self.read(self.met, 0), self.ended, align=8)
+            begin, end = self.part_here(at)
+            works = b.icmp_signed("<", begin, end)
+            with b.if_then(works):
+                self.work(at, begin, end, kernels)
+                b.store(self.clock(), self.ended, align=8)
+            self.record(at, works)
+
+    def record(self, at: ir.Value, works: ir.Value) -> None:
+        """Write a record, if there is room."""
+        b = self.b
+        taken = self.read(self.line, TAKEN)
+        b.store(b.add(taken, index(1)), self.line, align=8)
+        with b.if_then(b.icmp_signed("<", taken, self.room)):
+            offset = b.add(index(FIRST), b.mul(taken, index(RECORD)))
+            there = b.gep(self.line, [offset], source_etype=INT64)
+            number = b.ashr(self.read(at, DEALT), index(NUMBER_SHIFT))
+            how = b.or_(self.turn, b.zext(works, INT64))
+            times = [self.read(place, 0) for place in (self.came, self.met, self.ended)]
+            for k, value in enumerate((number, how, *times)):
+                b.store(value, word(b, there, k), align=8)
+
+    def clock(self) -> ir.Value:
+        """The time in nanoseconds, as `time.perf_counter_ns` has it."""
+        if sys.platform == "win32":
+            return self._counter()
+        b, name = self.b, "clock_gettime"
+        kind = ir.FunctionType(INT32, [INT32, POINTER])
+        function = b.module.globals.get(name) or ir.Function(b.module, kind, name)
+        b.call(function, [ir.Constant(INT32, CLOCK), self.now])
+        seconds = b.mul(self.read(self.now, 0), index(10**9))
+        return b.add(seconds, self.read(self.now, 1))
+
+    def _counter(self) -> ir.Value:
+        """The performance counter of Windows, which counts tenths of microseconds."""
+        b, name = self.b, "QueryPerformanceCounter"
+        function = b.module.globals.get(name)
+        if function is None:
+            function = ir.Function(b.module, ir.FunctionType(INT32, [POINTER]), name)
+        b.call(function, [self.now])
+        return b.mul(self.read(self.now, 0), index(100))

@@ -1,0 +1,1 @@
+"""Where the time of a step goes: what threads record, the tables made of it, and traces."""
