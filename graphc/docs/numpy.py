@@ -51,6 +51,9 @@ once, while tracing.
   names the line when it is compiled; a batch of another size is an error (G0613) that names it,
   too. Functions that a module imported by themselves (`from numpy import zeros`) are NumPy's own,
   and give constants.
+* **Threads**: it is the thread that traces which finds other functions in `np`. All other threads
+  find NumPy's own meanwhile. `len` is another function for all of them, which does the same for
+  what is no traced array.
 * **In place**: `x += y` and `out=x` make x refer to the new value, for every name of it. Where
   another living array shares x's memory (a slice, a transpose, a reshape of it) they are an error,
   as is writing entries: `x[i] = v`.

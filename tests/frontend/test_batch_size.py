@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -344,3 +345,4 @@ def test_functions_that_are_replaced_while_tracing_are_back_after_it() -> None:
     with pytest.raises(KeyError):
         record(step, {}, {"x": X})
     assert (len, np.take, np.zeros, np.arange) == before
+    assert type(np) is ModuleType

@@ -170,8 +170,8 @@ def _broadcast_to(f: Builder, floats: DType, array: Any, shape: Any, subok: bool
     return broadcast_to(f, array, _shape(shape))
 
 
-MAKERS: dict[Callable[..., Any], Maker] = {
-    np.zeros: _filled(0), np.empty: _filled(0), np.ones: _filled(1), np.full: _full,
-    np.eye: _eye, np.identity: _identity, np.tri: _tri, np.arange: _arange,
-    np.linspace: _linspace, np.tile: _tile, np.repeat: _repeat, np.broadcast_to: _broadcast_to,
+MAKERS: dict[str, Maker] = {
+    "zeros": _filled(0), "empty": _filled(0), "ones": _filled(1), "full": _full, "eye": _eye,
+    "identity": _identity, "tri": _tri, "arange": _arange, "linspace": _linspace, "tile": _tile,
+    "repeat": _repeat, "broadcast_to": _broadcast_to,
 }  # fmt: skip

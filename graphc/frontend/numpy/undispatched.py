@@ -1,9 +1,16 @@
-"""Functions that do not ask their arguments, and that are replaced while a function is traced.
+"""Functions that do not ask their arguments, and that are others in a thread that traces.
 
 NumPy dispatches a call to a traced array only for the arguments that a function declares: np.take
 declares the table but not the indices, np.zeros((n, 3)) nothing at all, and Python's `len` wants a
-plain int. So while a function is traced, each is replaced by one that also looks for traced arrays,
-or for the run-time length of the batch, in its other arguments; for all else it is the original.
+plain int. So a thread that traces a function finds others in their places, which also look for
+traced arrays, or for the run-time length of the batch, in all arguments; for all else they are the
+originals.
+
+Functions of a module are *attributes by thread*: while a trace runs, the module has a class with a
+descriptor for each of them, and its dict stays as it is. So other threads get the originals, also
+those that somebody has replaced, and what they import meanwhile is never one of ours. Only `len`,
+which Python looks up in a dict, is replaced for all threads: for what is no traced array, it calls
+the original.
 """
 
 from __future__ import annotations
@@ -12,15 +19,16 @@ import builtins
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import wraps
+from functools import lru_cache, wraps
 from threading import Lock
+from types import ModuleType
 from typing import Any
-
-import numpy as np
 
 from graphc.frontend.numpy import sized_arrays, special
 from graphc.frontend.numpy.length import Length, Traced
 from graphc.frontend.numpy.session import open_session
+
+Function = Callable[..., Any]
 
 _LOCK = Lock()
 _open = 0  # traces that are running
@@ -40,7 +48,7 @@ def _traced(x: Any) -> Any:
     return x if isinstance(x, Traced) else None
 
 
-def _taken(original: Callable[..., Any]) -> Callable[..., Any]:
+def _taken(name: str, original: Function) -> Function:
     @wraps(original)
     def take(*args: Any, **options: Any) -> Any:
         index = _traced(args[1] if len(args) > 1 else options.get("indices"))
@@ -51,9 +59,9 @@ def _taken(original: Callable[..., Any]) -> Callable[..., Any]:
     return take
 
 
-def _sized(original: Callable[..., Any]) -> Callable[..., Any]:
+def _sized(name: str, original: Function) -> Function:
     """A function that makes arrays, which may be as long as the batch."""
-    make = sized_arrays.MAKERS[original]
+    make = sized_arrays.MAKERS[name]
 
     @wraps(original)
     def call(*args: Any, **options: Any) -> Any:
@@ -69,15 +77,7 @@ def _sized(original: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _measured(original: Callable[[Any], int]) -> Callable[[Any], Any]:
-    @wraps(original)
-    def length(obj: Any, /) -> Any:
-        return obj.length() if isinstance(obj, Traced) else original(obj)
-
-    return length
-
-
-def _drawing(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+def _drawing(name: str, original: Function) -> Function:
     @wraps(original)
     def draw(*args: Any, **options: Any) -> Any:
         session = open_session()
@@ -99,7 +99,7 @@ _DRAWING = (
 )  # fmt: skip
 
 
-def _of_scipy(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+def _of_scipy(name: str, original: Function) -> Function:
     @wraps(original)
     def call(*args: Any, **options: Any) -> Any:
         given = _traced(args[:1])
@@ -110,38 +110,89 @@ def _of_scipy(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _imported() -> dict[tuple[Any, str], Callable[..., Any]]:
-    """Functions of scipy, if it was imported."""
-    module = sys.modules.get("scipy.special")
-    names = [name for name in special.FUNCTIONS if hasattr(module, name)]
-    return {(module, name): _of_scipy(name, getattr(module, name)) for name in names}
+# -- attributes by thread -------------------------------------------------------------------------
 
 
-_REPLACEMENTS: dict[tuple[Any, str], Callable[..., Any]] = {
-    (np, "take"): _taken(np.take),
-    (builtins, "len"): _measured(len),
-    **{(np.random, name): _drawing(name, getattr(np.random, name)) for name in _DRAWING},
-    **{(np, make.__name__): _sized(make) for make in sized_arrays.MAKERS},
+class _ByThread:
+    """An attribute of a module: the module's own, or in a thread that traces, one made of it."""
+
+    def __init__(self, name: str, make: Callable[[str, Function], Function]) -> None:
+        self._name = name
+        self._made = lru_cache(maxsize=8)(lambda original: make(name, original))
+
+    def __get__(self, module: ModuleType | None, owner: type | None = None) -> Any:
+        if module is None:
+            return self
+        try:
+            original = vars(module)[self._name]
+        except KeyError:
+            raise AttributeError(self._name) from None
+        return original if open_session() is None else self._made(original)
+
+    def __set__(self, module: ModuleType, value: Any) -> None:
+        vars(module)[self._name] = value
+
+    def __delete__(self, module: ModuleType) -> None:
+        del vars(module)[self._name]
+
+
+_MAKERS: dict[str, dict[str, Callable[[str, Function], Function]]] = {
+    "numpy": {"take": _taken, **dict.fromkeys(sized_arrays.MAKERS, _sized)},
+    "numpy.random": dict.fromkeys(_DRAWING, _drawing),
+    "scipy.special": dict.fromkeys(special.FUNCTIONS, _of_scipy),  # if it was imported
 }
-_before: dict[tuple[Any, str], Callable[..., Any]] = {}  # what is replaced now
+
+
+@lru_cache(maxsize=32)
+def _tracing(module: str, own: Any) -> Any:
+    """The class that a module of class `own` has while a trace runs."""
+    attributes = {name: _ByThread(name, make) for name, make in _MAKERS[module].items()}
+    return type(own.__name__, (own,), attributes)
+
+
+def _measured(original: Callable[[Any], int]) -> Callable[[Any], Any]:
+    @wraps(original)
+    def length(obj: Any, /) -> Any:
+        return obj.length() if isinstance(obj, Traced) else original(obj)
+
+    return length
+
+
+class _Replaced:
+    """What is replaced while a trace runs: the classes of modules, and `len`."""
+
+    def __init__(self) -> None:
+        some = [module for name in _MAKERS if (module := sys.modules.get(name)) is not None]
+        self._classes: list[tuple[Any, Any]] = [(module, type(module)) for module in some]
+        for module, own in self._classes:
+            module.__class__ = _tracing(module.__name__, own)
+        self._own = builtins.len
+        builtins.len = self._length = _measured(self._own)
+
+    def restore(self) -> None:
+        """As it was; what somebody else has replaced meanwhile stays."""
+        for module, own in self._classes:
+            if type(module) is _tracing(module.__name__, own):
+                module.__class__ = own
+        if builtins.len is self._length:
+            builtins.len = self._own
+
+
+_now: _Replaced | None = None
 
 
 @contextmanager
 def replaced() -> Iterator[None]:
-    """Replace these functions inside the block."""
-    global _open
+    """Replace these functions in this thread, inside of the block."""
+    global _open, _now
     with _LOCK:
         _open += 1
-        if _open == 1:
-            for (module, name), function in {**_REPLACEMENTS, **_imported()}.items():
-                _before[module, name] = getattr(module, name)
-                setattr(module, name, function)
+        _now = _now or _Replaced()
     try:
         yield
     finally:
         with _LOCK:
             _open -= 1
-            if not _open:
-                for (module, name), function in _before.items():
-                    setattr(module, name, function)
-                _before.clear()
+            if not _open and _now is not None:
+                _now.restore()
+                _now = None
