@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from graphc.autodiff.rule_linearity import is_linear
 from graphc.ir.builder import Builder, Value
 from graphc.ir.graph import Node
 from graphc.ir.leaf_tree import GrowingSum
@@ -235,6 +236,8 @@ class _Walk:
         """Propagate the gradient of `node` to its operands."""
         f = self.f
         xs = [Value(f, x) for x in node.operands]
+        if node.op.annotates and key and not is_linear(f, xs[1:2], xs[3::2]):
+            key, g = (), _resolve(f, key, g)  # such a rule gets the gradient itself
         slot = node.op.denominator
         at = node.op.looks_up
         if at is not None and node.operands[0] in self.sparse:

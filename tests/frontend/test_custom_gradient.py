@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 import graphc
+from graphc.autodiff.rule_linearity import is_linear
 from graphc.compiler.pipeline import differentiation, run_passes
 from graphc.frontend.numpy.trace import record
+from graphc.ir.builder import Builder, Value
 from graphc.passes.cleanup import Simplify
 from graphc.support.errors import GraphcError
 from graphc.testing.compute import evaluate
@@ -64,6 +66,52 @@ def test_a_gradient_that_is_clipped_on_its_way() -> None:
     )
     once = slope(lambda x: (y := clipped(x)) * 0.75 + y * 0.75)
     np.testing.assert_array_equal(once, 1.0 + 0 * X)
+
+
+STRATEGIES = ["one_device()", "mirrored(2) * accumulate(2)", "tensor_split(3)"]
+EACH = np.ones((8, 3))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_rule_that_is_not_linear_gets_the_gradient_of_the_mean(strategy: str) -> None:
+    """Not that of the sum, which is divided at the end: 5 / n is clipped, not 5."""
+    clip = graphc.custom_gradient(lambda x: x * 1, lambda g, x: np.clip(g, -0.1, 0.1))
+    linear = graphc.custom_gradient(np.round, lambda g, x: np.where(x > 0, 2 * g, 0))
+
+    def loss(p: Any, b: Any) -> Any:
+        rows = clip(b["x"] * p["each"]) * 5 + clip(p["all"]) * b["x"] * 5
+        return np.mean(np.sum(rows + linear(p["linear"] * b["x"]), axis=1))
+
+    params = {"each": np.ones(3), "all": np.ones(3), "linear": np.ones(3)}
+    how: dict[str, Any] = {"optimizer": graphc.optim.sgd(1.0), "strategy": strategy}
+    with graphc.compile(loss, params, {"x": EACH}, **how) as trainer:
+        for n in (8, 4):  # the second batch is short
+            before = trainer.params
+            trainer.step({"x": EACH[:n]})
+            moved = {name: before[name] - x for name, x in trainer.params.items()}
+            np.testing.assert_allclose(moved["each"], 0.1 * n)
+            np.testing.assert_allclose(moved["all"], 0.1)
+            np.testing.assert_allclose(moved["linear"], 2.0 if n == 8 else 0.0)
+
+
+@pytest.mark.parametrize(
+    "rule, linear",
+    [
+        (lambda g, x: g, True), (lambda g, x: 3 * g * x - g / x, True), (lambda g, x: -g[::-1], True),
+        (lambda g, x: np.where(x > 0, g, 0), True), (lambda g, x: x * np.sum(g), True),
+        (lambda g, x: np.where(x > 0, g, 1.0), False), (lambda g, x: g + 1, False),
+        (lambda g, x: g * g, False), (lambda g, x: np.clip(g, -1, 1), False),
+        (lambda g, x: np.where(g > 0, g, 0), False), (lambda g, x: np.zeros_like(x), True),
+        (lambda g, x: np.ones_like(x), False), (lambda g, x: x / g, False),
+    ],
+)  # fmt: skip
+def test_what_ops_say_tells_whether_a_rule_is_linear(rule: Any, linear: bool) -> None:
+    fun = graphc.custom_gradient(lambda x: x * 2, rule)
+    graph = record(lambda p, b: {"y": fun(b["x"])}, {}, {"x": X}).graph
+    node = next(n for n in graph if n.op.annotates)
+    f = Builder.like(graph, keep_nodes=True)
+    operands = [Value(f, name) for name in node.operands]
+    assert is_linear(f, operands[1:2], operands[3::2]) == linear
 
 
 def test_a_rule_may_use_what_the_function_computed_and_is_differentiated_again() -> None:
