@@ -36,7 +36,7 @@ class Calls:
     def function(self, name: str) -> Iterator[None]:
         """Nodes added inside this context belong to a call of the function or layer `name`."""
         f, outer, path = self._builder, self._builder.scope_path, self.path
-        f.scope_path, self.path = self._numbered(name), joined(path, name)
+        f.scope_path, self.path = self.numbered(name, outer), joined(path, name)
         try:
             yield
         finally:
@@ -63,12 +63,12 @@ class Calls:
             yield
         added = list(islice(reversed(nodes), len(nodes) - start))
         if len(added) > 1:
-            scope = self._numbered(name)
+            scope = self.numbered(name, self._builder.scope_path)
             nodes.update((x, replace(nodes[x], scope=scope)) for x in added)
 
-    def _numbered(self, name: str) -> str:
+    def numbered(self, name: str, outer: str) -> str:
         """The scope of the next call of a name: `outer/name`, then `outer/name.1`, ..."""
-        path = joined(self._builder.scope_path, name)
+        path = joined(outer, name)
         count = self._counts.get(path, 0)
         self._counts[path] = count + 1
         return f"{path}.{count}" if count else path

@@ -63,6 +63,11 @@ def _user_frame(frame: FrameType | None) -> tuple[FrameType | None, FrameType | 
     return frame, called
 
 
+def is_users(frame: FrameType) -> bool:
+    """Whether a frame runs the user's own code."""
+    return _package(frame.f_code.co_filename) is None
+
+
 def library_call() -> tuple[str, str] | None:
     """The package and the name of the function that the user's line calls, if it is in a library
     other than NumPy."""

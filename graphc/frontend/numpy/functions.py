@@ -19,7 +19,7 @@ from graphc.ir.builder import Builder, Value
 from graphc.ir.op import all_ops
 from graphc.ir.registry import COMPOSITES
 from graphc.ir.types import dtype_of
-from graphc.support.caller import user_span
+from graphc.support.caller import user_frame, user_span
 from graphc.support.errors import GraphcError
 
 
@@ -42,7 +42,7 @@ def function(name: str) -> Callable[..., Any]:
         session = current(f"graphc.nn.{name}")
         f, span = session.builder, user_span()
         before = len(f.nodes)
-        with f.at(span):
+        with f.at(span), session.functions.scope(user_frame()):
             try:
                 given = [_argument(f, x) for x in unwrap(args, f)]
                 others = {k: _argument(f, unwrap(x, f)) for k, x in options.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import wraps
@@ -9,7 +10,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from graphc.frontend.numpy.session import TraceSession, current
 from graphc.frontend.numpy.tracer import Tracer, renamed, unwrap
-from graphc.support.caller import user_span
+from graphc.support.caller import user_frame, user_span
 from graphc.support.errors import GraphcError
 
 S = TypeVar("S")
@@ -34,7 +35,11 @@ def layer_call(
         path, before = session.paths.get(id(self), ""), len(f.nodes)
         session.layer = path
         try:
-            with _inside(session, path, outer):
+            with (
+                session.functions.scope(user_frame()),
+                _inside(session, path, outer),
+                session.functions.above(sys._getframe()),
+            ):
                 result: Any = function(self, *args, **options)
         except GraphcError as error:
             raise _named(error, self, path, args) from None

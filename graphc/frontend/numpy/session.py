@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from graphc.frontend.numpy.called_functions import CalledFunctions
 from graphc.ir.builder import Builder, Value
 from graphc.ir.orders import Orders
 from graphc.ir.types import F64, TensorType
@@ -69,6 +70,9 @@ class TraceSession:
     over: bool = False
     paths: dict[int, str] = field(default_factory=dict)
     layer: str | None = None
+
+    def __post_init__(self) -> None:
+        self.functions = CalledFunctions(self.builder, self.paths)
 
     def note(self, code: str, message: str, help: str | None = None) -> None:
         """Note something at the user's line, once for each line."""

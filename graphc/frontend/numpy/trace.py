@@ -21,6 +21,7 @@ where metrics is a dict. With `graphc.minimize` inside, the loss (or None) need 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from inspect import signature
@@ -264,7 +265,7 @@ def _run(
             state, state_form = variables(session, request.state, "state")
         batch, batch_form = inputs(session, request, exact is None, grown)
         given = (params, batch) if request.state is None else (params, state, batch)
-        returned = _called(request, given)
+        returned = _called(session, request, given)
         code = getattr(request.function, "__code__", None)
         span = Span(code.co_filename, code.co_firstlineno) if code else None
         words = request.order, request.reduction, request.sparse
@@ -280,10 +281,11 @@ def _run(
     return traced, session.sized
 
 
-def _called(request: TraceRequest, given: tuple[Any, ...]) -> Any:
+def _called(session: TraceSession, request: TraceRequest, given: tuple[Any, ...]) -> Any:
     _check_form(request, given)
     try:
-        return request.function(*given)
+        with session.functions.above(sys._getframe()):
+            return request.function(*given)
     except GraphcError:
         raise
     except Exception as error:

@@ -37,7 +37,12 @@ from graphc.frontend.operands import value
 from graphc.ir.builder import Builder, Value
 from graphc.ir.types import dtype_of
 from graphc.ir.value import InGraph
-from graphc.support.caller import assigned_name, in_augmented_assignment, user_span
+from graphc.support.caller import (
+    assigned_name,
+    in_augmented_assignment,
+    user_frame,
+    user_span,
+)
 from graphc.support.errors import GraphcError, Span
 
 if TYPE_CHECKING:
@@ -160,7 +165,7 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin, Traced, InGraph):
         self._session.check_open()
         f, span = self._session.builder, user_span()
         before = len(f.nodes)
-        with f.at(span):
+        with f.at(span), self._session.functions.scope(user_frame()):
             try:
                 given = [unwrap(x, f) for x in args]
                 named = {k: unwrap(x, f) for k, x in options.items()}
