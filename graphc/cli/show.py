@@ -97,8 +97,9 @@ def show_command(
         case ".gir":
             text = FORMATS[form](read_ir(read_text(file), str(file)), depth)
         case _:
+            words = _heading(strategy, after, program)
             before, graph = _stages(file, strategy, order, sparse, after, program)
-            text = _changes(before, graph, after) if diff else FORMATS[form](graph, depth)
+            text = _changes(before, graph, after) if diff else FORMATS[form](graph, depth, words)
     _write(text, output)
 
 
@@ -107,6 +108,13 @@ def _given(name: str) -> str | None:
     context = click.get_current_context()
     default = context.get_parameter_source(name) is click.core.ParameterSource.DEFAULT
     return None if default else context.params[name]
+
+
+def _heading(strategy: str | None, after: str, program: str) -> str:
+    """What the title of a picture says of how the graph came about."""
+    stage = "as written" if after == "source" else f"after {after}"
+    parts = [strategy or "", program if program != "train" else "", stage]
+    return "  ·  ".join(part for part in parts if part)
 
 
 def _instructions(file: Path, program: str) -> str:

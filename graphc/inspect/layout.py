@@ -13,7 +13,7 @@ is made of them alone) is drawn aside, in the row of its first user.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -57,7 +57,11 @@ _EXCHANGE = {
 _EXCHANGED = (Kind.SPACE, Kind.TIME)
 
 
+_DOWN_AND_UP = (ScenePart.FORWARD, ScenePart.BACKWARD)
+_THROUGH = 64  # users of one exchange that keep their place below what it takes
+
 ABREAST = 6  # boxes beside each other in one row of a lane
+STACKED_MOST = 4  # exchanges, or updates, under one another in one row of a folded picture
 STACKED = 3  # chains under one another in one row of a side lane
 
 
@@ -79,15 +83,30 @@ class Links:
 
 @dataclass
 class Layout:
-    """The lane and the row of every box, and its position among those that share both."""
+    """The lane and the row of every box, and its position among those that share both.
+
+    alone: boxes that stand below each other, not beside, where only a few of them share a row
+    """
 
     lanes: list[Lane]
     rows: list[int]
     order: dict[tuple[Lane, int], list[int]] = field(default_factory=dict)
+    alone: set[int] = field(default_factory=set)
 
     def lines(self, links: Links) -> dict[tuple[Lane, int], list[list[int]]]:
         """The boxes of each row in lines: a long row is broken; a chain is drawn vertically."""
-        return {key: _lines(key[0], members, links) for key, members in self.order.items()}
+        return {key: self._lines(key[0], members, links) for key, members in self.order.items()}
+
+    def _lines(self, lane: Lane, members: list[int], links: Links) -> list[list[int]]:
+        if lane not in _SIDE.values():
+            alone = all(i in self.alone for i in members) and len(members) <= STACKED_MOST
+            width = 1 if alone else ABREAST
+            return [members[k : k + width] for k in range(0, len(members), width)]
+        chains = _chains(members, links).sets()
+        lines: list[list[int]] = [[] for _ in range(min(STACKED, len(chains)))]
+        for k, chain in enumerate(chains):
+            lines[k * len(lines) // len(chains)] += chain
+        return lines
 
 
 def layout(scene: Scene, links: Links) -> Layout:
@@ -98,8 +117,13 @@ def layout(scene: Scene, links: Links) -> Layout:
         _lane(box, part, aside=not is_heavy)
         for box, part, is_heavy in zip(scene.boxes, parts, heavy, strict=True)
     ]
-    result = Layout(lanes, _BoxRows(links, parts, heavy).rows())
+    beside = {i: box.beside for i, box in enumerate(scene.boxes) if box.beside >= 0}
+    passed = {i for i, box in enumerate(scene.boxes) if box.kind in _EXCHANGED}
+    result = Layout(lanes, _BoxRows(links, parts, heavy, beside, passed).rows())
     _sort_rows(result, links)
+    if scene.details:
+        folds = (Lane.FORWARD_EXCHANGE, Lane.BACKWARD_EXCHANGE, Lane.UPDATE)
+        result.alone = {i for i, lane in enumerate(lanes) if lane in folds}
     return result
 
 
@@ -129,16 +153,85 @@ def _lane(box: Box, part: ScenePart, aside: bool) -> Lane:
 
 
 @dataclass
+class KnotOrder:
+    """Rows of knots, each a box or two beside each other: the longest path to each from above.
+
+    Edges of the forward part lead down, those of the backward part up. What repeats may lead back:
+    in a circle, the first knot of the graph is the highest.
+    """
+
+    knots: dict[int, int]
+    links: Links
+    parts: list[ScenePart]
+    passed: set[int]
+
+    def rows(self) -> dict[int, int]:
+        """The row of each knot."""
+        below: dict[int, set[int]] = {k: set() for k in self.knots.values()}
+        for i in self.knots:
+            for x in self._users(i):
+                a, b = self.knots[i], self.knots[x]
+                if self.parts[i] is self.parts[x] and a != b:
+                    high, low = (a, b) if self.parts[i] is ScenePart.FORWARD else (b, a)
+                    below[high].add(low)
+        return _longest_paths(below)
+
+    def _users(self, i: int) -> list[int]:
+        """What takes a value, also through an exchange."""
+        users: list[int] = []
+        for x in self.links.after[i] if i not in self.passed else ():
+            through = self.links.after[x] if x in self.passed else [x]
+            users += [u for u in through[:_THROUGH] if u in self.knots and u not in self.passed]
+        return users
+
+
+def _longest_paths(below: dict[int, set[int]]) -> dict[int, int]:
+    waits = dict.fromkeys(below, 0)
+    for lower in below.values():
+        for x in lower:
+            waits[x] += 1
+    rows = dict.fromkeys(below, 0)
+    ready = [k for k, n in waits.items() if n == 0]
+    left = dict.fromkeys(sorted(below))
+    while left:
+        k = ready.pop() if ready else next(iter(left))
+        if k not in left:
+            continue
+        del left[k]
+        for x in below[k]:
+            if x in left:
+                rows[x] = max(rows[x], rows[k] + 1)
+                waits[x] -= 1
+                if waits[x] == 0:
+                    ready.append(x)
+    return rows
+
+
+@dataclass
 class _BoxRows:
     """Finds the rows of the boxes, part by part: forward down, backward up, update down."""
 
     links: Links
     parts: list[ScenePart]
     heavy: list[bool]
+    beside: dict[int, int]
+    passed: set[int]  # exchanges, which are drawn where what they join is
 
     def rows(self) -> list[int]:
         n = range(len(self.parts))
-        nothing = dict.fromkeys(n, 0)
+        if self.beside:
+            rows = self._paired()
+        else:
+            rows = self._apart()
+        below = {i: self._below(i, rows) for i in n}
+        rows |= self._depths(ScenePart.UPDATE, below)
+        top = min(rows.values(), default=0)
+        return [rows[i] - top for i in n]
+
+    def _apart(self) -> dict[int, int]:
+        """The rows of the forward and of the backward part, stretched so that values lie beside
+        their gradients."""
+        nothing = dict.fromkeys(range(len(self.parts)), 0)
         forward = self._late(ScenePart.FORWARD, self._depths(ScenePart.FORWARD, nothing))
         backward = self._late(ScenePart.BACKWARD, self._depths(ScenePart.BACKWARD, nothing))
         self.last = max([*forward.values(), *backward.values()], default=0)
@@ -151,10 +244,24 @@ class _BoxRows:
             else (ScenePart.BACKWARD, ScenePart.FORWARD)
         ):
             rows |= self._stretched(part, rows)
-        below = {i: max(self._rows_of(self.links.before[i], rows), default=0) for i in n}
-        rows |= self._depths(ScenePart.UPDATE, below)
-        top = min(rows.values(), default=0)
-        return [rows[i] - top for i in n]
+        return rows
+
+    def _paired(self) -> dict[int, int]:
+        """The same where boxes have others that they are drawn beside, in one row.
+
+        Both are one knot of a graph in which what lies lower comes after what lies higher.
+        """
+        knots = {i: self.beside.get(i, i) for i in self._members(*_DOWN_AND_UP) if self.heavy[i]}
+        order = KnotOrder(knots, self.links, self.parts, self.passed).rows()
+        rows = {i: order[knot] for i, knot in knots.items() if i not in self.passed}
+        rows |= self._late(ScenePart.FORWARD, rows, set(self.beside.values()))
+        for i in sorted(self.passed & knots.keys()):
+            near = self._rows_of((*self.links.before[i], *self.links.after[i]), rows)
+            rows[i] = round(sum(near) / len(near)) if near else 0
+        for part in _DOWN_AND_UP:
+            aside = dict.fromkeys((i for i in self._members(part) if i not in rows), 0)
+            rows |= self._gather(self._members(part), rows | aside)
+        return rows
 
     def _stretched(self, part: ScenePart, rows: dict[int, int]) -> dict[int, int]:
         """Rows for one of two parts, given those of the other.
@@ -174,8 +281,14 @@ class _BoxRows:
         depths = self._late(part, self._depths(part, least))
         return {i: self.last - depth for i, depth in depths.items()}
 
-    def _members(self, part: ScenePart) -> list[int]:
-        return [i for i, its in enumerate(self.parts) if its is part]
+    def _below(self, i: int, rows: dict[int, int]) -> int:
+        """The row that an update stands in at least: below its gradient, if it has one."""
+        before = self.links.before[i]
+        gradient = [x for x in before if self.parts[x] is ScenePart.BACKWARD]
+        return max(self._rows_of(gradient or before, rows), default=0)
+
+    def _members(self, *parts: ScenePart) -> list[int]:
+        return [i for i, its in enumerate(self.parts) if its in parts]
 
     def _depths(self, part: ScenePart, least: dict[int, int]) -> dict[int, int]:
         """The longest path to each box within a part, or `least` if that is more. A box that
@@ -187,12 +300,16 @@ class _BoxRows:
             depths[i] = max([least[i], *(d + 1 for d in above)])
         return self._gather(members, depths)
 
-    def _late(self, part: ScenePart, depths: dict[int, int]) -> dict[int, int]:
-        """Each box moved down to just above its first user in the part."""
-        members = self._members(part)
+    def _late(
+        self, part: ScenePart, depths: dict[int, int], fixed: Container[int] = ()
+    ) -> dict[int, int]:
+        """Each box moved down to just above its first user in the part, unless it is fixed."""
+        members = [i for i in self._members(part) if i in depths]
         for i in reversed(members):
-            users = [depths[x] for x in self.links.after[i] if x in depths]
-            if self.heavy[i] and users:
+            users = [
+                depths[x] for x in self.links.after[i] if x in depths and self.parts[x] is part
+            ]
+            if self.heavy[i] and users and i not in fixed:
                 depths[i] = max(depths[i], min(users) - 1)
         return self._gather(members, depths)
 
@@ -235,13 +352,3 @@ def _chains(members: list[int], links: Links) -> DisjointSets[int]:
 def _pull(i: int, links: Links, column: dict[int, float]) -> float:
     near = [column[x] for x in (*links.before[i], *links.after[i]) if x in column]
     return sum(near) / len(near) if near else 0.0
-
-
-def _lines(lane: Lane, members: list[int], links: Links) -> list[list[int]]:
-    if lane not in _SIDE.values():
-        return [members[k : k + ABREAST] for k in range(0, len(members), ABREAST)]
-    chains = _chains(members, links).sets()
-    lines: list[list[int]] = [[] for _ in range(min(STACKED, len(chains)))]
-    for k, chain in enumerate(chains):
-        lines[k * len(lines) // len(chains)] += chain
-    return lines

@@ -31,20 +31,22 @@ class Kind(Enum):
 
 
 class Style(NamedTuple):
-    """The colors of a kind: of the box, and of its outline."""
+    """The colors of a kind: of the box, and of its outline; the same on a dark page."""
 
     fill: str
     stroke: str
+    dark_fill: str
+    dark_stroke: str
 
 
 STYLES = {
-    Kind.INPUT: Style("#e3effc", "#2f6fbf"),
-    Kind.VARIABLE: Style("#fcf1d2", "#b9850b"),
-    Kind.CONSTANT: Style("#f2f3f5", "#9aa2ad"),
-    Kind.COMPUTE: Style("#ffffff", "#646d7a"),
-    Kind.SPACE: Style("#fde3df", "#c93f33"),
-    Kind.TIME: Style("#ebe3fb", "#7347c2"),
-    Kind.END: Style("#ddf2e3", "#2a8749"),
+    Kind.INPUT: Style("#e3effc", "#2f6fbf", "#16304d", "#6aa6ec"),
+    Kind.VARIABLE: Style("#fcf1d2", "#b9850b", "#3a2f10", "#d9a93b"),
+    Kind.CONSTANT: Style("#f2f3f5", "#9aa2ad", "#252b34", "#7b8592"),
+    Kind.COMPUTE: Style("#ffffff", "#646d7a", "#222934", "#8a95a5"),
+    Kind.SPACE: Style("#fde3df", "#c93f33", "#47201d", "#f08378"),
+    Kind.TIME: Style("#ebe3fb", "#7347c2", "#2f2450", "#b79bf2"),
+    Kind.END: Style("#ddf2e3", "#2a8749", "#173824", "#5fc283"),
 }
 
 
@@ -66,6 +68,8 @@ class Box:
     inserted: whether a pass made it
     holds:    in a folded picture, the names of the values that are drawn in it
     group:    there, the index of its group in the tree
+    several:  whether it stands for several parts of the same structure
+    beside:   the index of the box of which this is the gradient, and beside which it is drawn
     """
 
     name: str
@@ -76,6 +80,8 @@ class Box:
     inserted: bool = False
     holds: tuple[str, ...] = ()
     group: int = -1
+    beside: int = -1
+    several: bool = False
 
 
 @dataclass(frozen=True)

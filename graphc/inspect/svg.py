@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 from xml.sax.saxutils import escape
 
 from graphc.inspect.layout import TITLES, Lane, Layout, Links, layout
-from graphc.inspect.scene import STYLES, Box, Kind, Scene, clip
+from graphc.inspect.scene import STYLES, Box, Kind, Scene, ScenePart, clip
+from graphc.ir.types import in_units
 
 _LINE, _PAD = 13.0, 7.0  # height of a line of text, space around the text
 _CHAR = 6.05  # width of a character at 10 px in a monospace font
@@ -16,20 +18,45 @@ _GAP_X, _GAP_Y = 18.0, 20.0  # between boxes
 _LANE_GAP, _MARGIN, _HEAD = 44.0, 40.0, 84.0
 _WIDEST = 36  # characters in a line of a box
 _MAIN_LANES = (Lane.FORWARD, Lane.BACKWARD, Lane.UPDATE)
-_SOURCES = (Kind.INPUT, Kind.VARIABLE)
+_LABEL = 14  # characters on an edge
+_TYPE = re.compile(r"\w+\[.*\]$")
 
 _Direction: TypeAlias = tuple[int, int]
 _LEFT, _RIGHT, _UP, _DOWN = (-1, 0), (1, 0), (0, -1), (0, 1)
 
 _CSS = """
-text{font:10px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;fill:#1f2630}
-.name{font-weight:600}.type{fill:#5b6472}.place{fill:#7347c2}
-.title{font-size:15px;font-weight:600}.lane{font-size:11px;fill:#8a93a0;letter-spacing:.08em}
-.edge{fill:none;stroke:#9aa5b4;stroke-width:1.1;opacity:.75}.far{opacity:.35}
-.edge:hover{stroke:#c93f33;stroke-width:2.4;opacity:1}
+text{font:10px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}
+.name{font-weight:600}.title{font-size:15px;font-weight:600}.lane{font-size:11px;letter-spacing:.08em}
+.edge{fill:none;stroke-width:1.1;opacity:.8}.far{opacity:.35}.over{opacity:.4;stroke-dasharray:2 3}
+.label{font-size:8.5px;stroke-width:3;paint-order:stroke}
 rect{stroke-width:1.2}g:hover>rect{stroke-width:2.4}.new{stroke-dasharray:4 2.5}
-.space{stroke:#c93f33}.time{stroke:#7347c2}
 """
+_COLORS = """
+text{fill:%(ink)s}.type,.label{fill:%(soft)s}.place{fill:%(time)s}.lane{fill:%(lane)s}
+.page{fill:%(page)s}.band{fill:%(band)s}.tip{fill:%(line)s}.label{stroke:%(page)s}
+.edge{stroke:%(line)s}.space{stroke:%(space)s}.time{stroke:%(time)s}
+.edge:hover{stroke:%(space)s;stroke-width:2.4;opacity:1}
+"""
+_LIGHT = {
+    "page": "#fbfcfd", "band": "#f1f4f8", "ink": "#1f2630", "soft": "#5b6472", "lane": "#7d8794",
+    "line": "#8f9bab", "time": "#7347c2", "space": "#c93f33",
+}  # fmt: skip
+_DARK = {
+    "page": "#14181f", "band": "#1a2029", "ink": "#e6eaf0", "soft": "#a3adba", "lane": "#8b95a3",
+    "line": "#66717f", "time": "#b79bf2", "space": "#f08378",
+}  # fmt: skip
+
+
+def _styles() -> str:
+    """The style sheet: light, and dark where the reader prefers that."""
+    light = [f".{_class(k)}{{fill:{s.fill};stroke:{s.stroke}}}" for k, s in STYLES.items()]
+    dark = [f".{_class(k)}{{fill:{s.dark_fill};stroke:{s.dark_stroke}}}" for k, s in STYLES.items()]
+    at_night = f"@media(prefers-color-scheme:dark){{{_COLORS % _DARK}{''.join(dark)}}}"
+    return f"{_CSS}{_COLORS % _LIGHT}{''.join(light)}\n{at_night}\n"
+
+
+def _class(kind: Kind) -> str:
+    return f"k-{kind.name.lower()}"
 
 
 def to_svg(picture: Scene) -> str:
@@ -58,6 +85,7 @@ class Canvas:
         """Compute the size and the position of every box."""
         boxes = self.scene.boxes
         self.widths = [_width(box) for box in boxes]
+        self.cards = [2 * _STACK if box.several else 0.0 for box in boxes]
         self.heights = [2 * _PAD + _LINE * len(_texts(box)) for box in boxes]
         self.x, self.y = [0.0] * len(boxes), [0.0] * len(boxes)
         lines = self.layout.lines(links)
@@ -76,7 +104,7 @@ class Canvas:
         self.width = max(left - _LANE_GAP + _MARGIN, title, 360.0)
 
     def _span(self, row: list[int]) -> float:
-        return sum(self.widths[i] for i in row) + _GAP_X * (len(row) - 1)
+        return sum(self.widths[i] + self.cards[i] for i in row) + _GAP_X * (len(row) - 1)
 
     def _place_rows(self, lines: dict[tuple[Lane, int], list[list[int]]]) -> None:
         by_row: dict[int, list[tuple[Lane, list[list[int]]]]] = {}
@@ -85,12 +113,15 @@ class Canvas:
         y = _HEAD
         for row in sorted(by_row):
             tallest = 0.0
+            single = [rows[0] for _, rows in by_row[row] if len(rows) == 1]
+            alone = max((self.heights[i] for line in single for i in line), default=0.0)
             for lane, rows in by_row[row]:
                 left, width = self.lanes[lane]
                 at = y
                 for line in rows:
                     height = max(self.heights[i] for i in line)
-                    self._place_line(line, left + width / 2, at + height / 2)
+                    room = max(height, alone) if len(rows) == 1 else height
+                    self._place_line(line, left + width / 2, at + room / 2)
                     at += height + _GAP_Y
                 tallest = max(tallest, at - y)
             y += tallest
@@ -101,7 +132,7 @@ class Canvas:
         self.outer |= {(line[0], _LEFT), (line[-1], _RIGHT)}
         for i in line:
             self.x[i], self.y[i] = left + self.widths[i] / 2, y
-            left += self.widths[i] + _GAP_X
+            left += self.widths[i] + self.cards[i] + _GAP_X
 
     # -- drawing --------------------------------------------------------------------------------
 
@@ -113,11 +144,11 @@ class Canvas:
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size}" width="{width}" '
             f'height="{height}">',
             f"<title>{escape(self.scene.title)}</title>",
-            f"<style>{_CSS}</style>",
+            f"<style>{_styles()}</style>",
             '<defs><marker id="to" viewBox="0 0 6 6" refX="5.5" refY="3" markerWidth="6" '
-            'markerHeight="6" orient="auto"><path d="M0 .5L5.5 3L0 5.5z" fill="#8a93a0"/>'
+            'markerHeight="6" orient="auto"><path class="tip" d="M0 .5L5.5 3L0 5.5z"/>'
             "</marker></defs>",
-            f'<rect width="{width}" height="{height}" fill="#fbfcfd"/>',
+            f'<rect class="page" width="{width}" height="{height}"/>',
             *self._head(),
             *self._edges(),
             *(self._box(i, box) for i, box in enumerate(self.scene.boxes)),
@@ -130,33 +161,47 @@ class Canvas:
         yield _text("title", _MARGIN, 26, self.scene.title, "start")
         x = _MARGIN
         for kind in dict.fromkeys(box.kind for box in self.scene.boxes):
-            style = STYLES[kind]
-            yield (
-                f'<rect x="{x:.0f}" y="40" width="14" height="11" rx="3" fill="{style.fill}" '
-                f'stroke="{style.stroke}"/>'
-            )
+            yield f'<rect class="{_class(kind)}" x="{x:.0f}" y="40" width="14" height="11" rx="3"/>'
             yield _text("", x + 19, 49, kind.value, "start")
             x += 19 + _CHAR * len(kind.value) + 18
         for lane, (left, width) in self.lanes.items():
             yield (
                 f'<rect x="{left - 14:.0f}" y="{_HEAD - 22:.0f}" width="{width + 28:.0f}" '
-                f'height="{self.height - _HEAD + 22 - 10:.0f}" rx="8" fill="{_BANDS[lane]}"/>'
+                f'height="{self.height - _HEAD + 22 - 10:.0f}" rx="8" class="{_BANDS[lane]}"/>'
             )
             yield _text("lane", left + width / 2, _HEAD - 8, TITLES[lane])
 
     def _edges(self) -> Iterator[str]:
-        for a, b in self.scene.edges:
+        for i, (a, b) in enumerate(self.scene.edges):
             words = ["edge"]
             words += ["far"] if abs(self.y[a] - self.y[b]) > _FAR else []
+            words += ["over"] if self._passes_over(a, b) else []
             words += [
                 _EXCHANGES[k] for i in (a, b) if (k := self.scene.boxes[i].kind) in _EXCHANGES
             ]
-            path = self._path(a, b)
-            yield f'<path class="{" ".join(words[:3])}" d="{path}" marker-end="url(#to)"/>'
+            path, middle = self._path(a, b)
+            told = f"<title>{escape(self._told(i))}</title>" if self.scene.details else ""
+            end = f">{told}</path>" if told else "/>"
+            yield f'<path class="{" ".join(words[:4])}" d="{path}" marker-end="url(#to)"{end}'
+            label = self.scene.details[i].label if self.scene.details else ""
+            if label and self.scene.details[i].count == 1:
+                yield _text("label", *middle, clip(label, _LABEL))
 
-    def _path(self, a: int, b: int) -> str:
-        """A curve from box a to box b: side to side between lanes, vertical within a lane, and
-        around the boxes between them."""
+    def _passes_over(self, a: int, b: int) -> bool:
+        """Whether an edge leads from the forward part to an update: what is updated is read."""
+        ends = self.scene.boxes[a].part, self.scene.boxes[b].part
+        return bool(self.scene.details) and ends == (ScenePart.FORWARD, ScenePart.UPDATE)
+
+    def _told(self, i: int) -> str:
+        """What hovering over an edge of a folded picture says."""
+        (a, b), edge = self.scene.edges[i], self.scene.details[i]
+        values = f"{edge.count} value{'s' * (edge.count != 1)}, {in_units(edge.bytes)}"
+        ends = [clip(self.scene.boxes[x].lines[0], _WIDEST) for x in (a, b)]
+        return f"{ends[0]} → {ends[1]}: {values}" + (f"; {edge.label}" if edge.label else "")
+
+    def _path(self, a: int, b: int) -> tuple[str, tuple[float, float]]:
+        """A curve from box a to box b, and its middle: side to side between lanes, vertical within
+        a lane, and around the boxes between them."""
         lane_a, lane_b = self.layout.lanes[a], self.layout.lanes[b]
         far = abs(self.layout.rows[a] - self.layout.rows[b]) > 1
         if lane_a != lane_b:
@@ -179,7 +224,9 @@ class Canvas:
             return direction
         return _DOWN if self.y[other] >= self.y[i] else _UP
 
-    def _curve(self, a: int, direction_a: _Direction, b: int, direction_b: _Direction) -> str:
+    def _curve(
+        self, a: int, direction_a: _Direction, b: int, direction_b: _Direction
+    ) -> tuple[str, tuple[float, float]]:
         start, end = self._port(a, direction_a), self._port(b, direction_b)
         across, along = abs(end[0] - start[0]), abs(end[1] - start[1])
         points = [start]
@@ -199,32 +246,38 @@ class Canvas:
         )
 
     def _box(self, i: int, box: Box) -> str:
-        style = STYLES[box.kind]
         w, h = self.widths[i], self.heights[i]
         left, top = self.x[i] - w / 2, self.y[i] - h / 2
         round = h / 2 if box.kind in (Kind.CONSTANT, Kind.INPUT, Kind.END) else 5
-        dashed = ' class="new"' if box.inserted else ""
+        words = _class(box.kind) + (" new" if box.inserted else "")
+        size = f'width="{w:.1f}" height="{h:.1f}" rx="{round:.0f}"'
+        cards = "".join(
+            f'<rect class="{words}" x="{left + d:.1f}" y="{top + d:.1f}" {size}/>'
+            for d in ((2 * _STACK, _STACK, 0) if box.several else (0,))
+        )
         texts = [
             _text(word, self.x[i], top + _PAD + _LINE * (k + 0.75), text)
             for k, (word, text) in enumerate(_texts(box))
         ]
-        return (
-            f"<g><title>{escape(box.tooltip)}</title>"
-            f'<rect{dashed} x="{left:.1f}" y="{top:.1f}" width="{w:.1f}" height="{h:.1f}" '
-            f'rx="{round:.0f}" fill="{style.fill}" stroke="{style.stroke}"/>'
-            f"{''.join(texts)}</g>"
-        )
+        return f"<g><title>{escape(box.tooltip)}</title>{cards}{''.join(texts)}</g>"
 
 
 _EXCHANGES = {Kind.SPACE: "space", Kind.TIME: "time"}
 _FAR = 500.0
-_BANDS = {lane: "#f3f5f8" if lane in _MAIN_LANES else "none" for lane in Lane}
+_BANDS = {lane: "band" if lane in _MAIN_LANES else "page" for lane in Lane}
+_STACK = 3.0  # how far the cards lie apart that stand for several parts
 
 
 def _texts(box: Box) -> list[tuple[str, str]]:
     """The lines of a box with the CSS class of each: name, op, type, placement."""
-    classes = ["name", "type", "place"] if box.kind in _SOURCES else ["name", "", "type", "place"]
-    return [(word, clip(line, _WIDEST)) for word, line in zip(classes, box.lines, strict=False)]
+    first, *others = box.lines
+    return [("name", clip(first, _WIDEST)), *((_word(x), clip(x, _WIDEST)) for x in others)]
+
+
+def _word(line: str) -> str:
+    if line.startswith("{"):
+        return "place"
+    return "type" if _TYPE.match(line) else ""
 
 
 def _width(box: Box) -> float:
@@ -240,6 +293,9 @@ def _back(direction: _Direction) -> _Direction:
     return -direction[0], -direction[1]
 
 
-def _cubic(*points: tuple[float, float]) -> str:
+def _cubic(*points: tuple[float, float]) -> tuple[str, tuple[float, float]]:
+    """A Bézier curve, and the point at half of it."""
     first, *rest = (f"{x:.1f} {y:.1f}" for x, y in points)
-    return f"M{first}C{', '.join(rest)}"
+    weights = (1 / 8, 3 / 8, 3 / 8, 1 / 8)
+    x, y = (sum(w * p[k] for w, p in zip(weights, points, strict=True)) for k in (0, 1))
+    return f"M{first}C{', '.join(rest)}", (x, y)

@@ -189,12 +189,15 @@ def test_the_model_of_digits_reads_on_one_screen() -> None:
     assert titles(scene, ScenePart.UPDATE) == ["adam × 4"]
 
 
-def test_a_collective_is_a_box_of_its_own_at_every_level() -> None:
-    for tree, scene in scenes(after_partition()):
+@pytest.mark.parametrize(
+    ("strategy", "collectives"), [("mirrored(4)", 6), ("zero(2, stage=3)", 10)]
+)
+def test_a_collective_is_a_box_of_its_own_at_every_level(strategy: str, collectives: int) -> None:
+    for tree, scene in scenes(after_partition(strategy=strategy)):
         for box in scene.boxes:
             kinds = {tree.items[i].kind for i in tree.members[box.group]}
-            assert box.kind is Kind.SPACE or Kind.SPACE not in kinds
-    assert len([b for b in scene.boxes if b.kind is Kind.SPACE]) == 6
+            assert kinds == {Kind.SPACE} if box.kind is Kind.SPACE else Kind.SPACE not in kinds
+    assert len([b for b in scene.boxes if b.kind is Kind.SPACE]) == collectives
 
 
 def test_the_bytes_of_collectives_are_those_of_the_plan() -> None:
@@ -270,7 +273,7 @@ def test_constants_broadcasts_and_casts_are_no_boxes() -> None:
     labels = {edge.label for edge in scene.details}
     assert {"", "broadcast", "cast"} <= labels
     (relu,) = (box for box in scene.boxes if box.name == "h")
-    assert relu.lines[1] == "maximum ‹0.0›"
+    assert relu.lines[1] == "maximum ‹0›"
 
 
 def test_the_deepest_level_that_fits_is_chosen() -> None:

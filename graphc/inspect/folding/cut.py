@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from graphc.inspect.folding.build import group_tree
 from graphc.inspect.folding.tree import GroupTree, Level
 from graphc.inspect.folding.words import box_of, carried_words, title_of
-from graphc.inspect.scene import EdgeDetail, Scene, scene
+from graphc.inspect.scene import Box, EdgeDetail, Scene, ScenePart, clean, scene
 from graphc.ir.graph import Graph
 
 SCREEN = 45  # boxes that fit on a screen
@@ -30,12 +30,17 @@ def fitting(tree: GroupTree, most: int = SCREEN) -> Level:
     return deepest
 
 
-def picture(graph: Graph, level: Level | None = None) -> Scene:
-    """The scene of a graph at a level; by default the deepest that fits on a screen."""
+def picture(graph: Graph, level: Level | None = None, heading: str = "") -> Scene:
+    """The scene of a graph at a level; by default the deepest that fits on a screen.
+
+    heading: what the title says besides the graph's name and mesh
+    """
     if level is Level.VALUES:
-        return scene(graph)
-    tree = group_tree(graph)
-    return folded(tree, open_at(tree, level or fitting(tree)))
+        made = scene(graph)
+    else:
+        tree = group_tree(graph)
+        made = folded(tree, open_at(tree, level or fitting(tree)))
+    return replace(made, title=f"{made.title}   {clean(heading)}") if heading else made
 
 
 def folded(tree: GroupTree, opened: Collection[int]) -> Scene:
@@ -51,8 +56,22 @@ def folded(tree: GroupTree, opened: Collection[int]) -> Scene:
     cut.connect()
     edges = sorted(cut.values)
     details = [cut.detail(edge) for edge in edges]
-    boxes = [box_of(tree, group, cut.held[i], cut.constants[i]) for i, group in enumerate(visible)]
+    boxes = _beside(
+        [box_of(tree, group, cut.held[i], cut.constants[i]) for i, group in enumerate(visible)]
+    )
     return Scene(title_of(tree), tuple(boxes), tuple(edges), tuple(details))
+
+
+def _beside(boxes: Sequence[Box]) -> Sequence[Box]:
+    """The boxes, those of gradients with the box of the forward part that they belong to."""
+    back, forward = (f"{part.value}/" for part in (ScenePart.BACKWARD, ScenePart.FORWARD))
+    index = {box.name: i for i, box in enumerate(boxes) if box.name.startswith(forward)}
+    return [
+        replace(box, beside=index[twin])
+        if (twin := forward + box.name.removeprefix(back)) in index and twin != box.name
+        else box
+        for box in boxes
+    ]
 
 
 def _visible(tree: GroupTree, opened: Collection[int]) -> tuple[list[int], list[int]]:

@@ -8,13 +8,15 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import NamedTuple
 
-from graphc.inspect.folding.items import Item, variables_served
+from graphc.inspect.folding.items import Item, gradients_served, variables_served
 from graphc.inspect.folding.tree import Fold
 from graphc.inspect.scene import Kind, ScenePart
 from graphc.ir.graph import Graph, Node
 from graphc.ir.registry import COMPOSITES
 from graphc.ops.collective import Conversion
 
+EXCHANGED = (Kind.SPACE, Kind.TIME)
+MANY = 100  # users of an exchanged variable that are asked where it belongs
 DEEPEST = 12  # scopes in scopes; what lies deeper is of the last one
 
 
@@ -73,7 +75,8 @@ class _Paths:
     def __init__(self, graph: Graph, items: Sequence[Item]) -> None:
         self.graph, self.items = graph, items
         self.serves = variables_served(graph, list(items))
-        self.optimizers = self._optimizers()
+        self.gradients = gradients_served(graph, list(items))
+        self.optimizers, self.first = self._optimizers()
         self.lines: dict[str, tuple[object, int]] = {}
 
     def all(self) -> list[Path | None]:
@@ -88,19 +91,21 @@ class _Paths:
         users = self._users()
         for i, item in enumerate(self.items):
             if item.kind is Kind.VARIABLE:
-                paths[i] = self._of_variable(i, [paths[u] for u in users[i]])
+                at_last = (v for u in users[i] for v in self._after_exchange(u, users))
+                paths[i] = self._of_variable(i, [paths[u] for u in at_last])
         return paths
 
     def _path(self, i: int, item: Item) -> Path:
         assert item.node is not None
         if item.kind is Kind.INPUT:
             return (Step("inputs", Fold.ENDS, "inputs", ScenePart.FORWARD),)
-        if item.kind in (Kind.SPACE, Kind.TIME):
+        if item.kind in EXCHANGED:
             return _of_exchange(item, item.node)
         if item.part is ScenePart.UPDATE:
             return self._of_update(i, item.node)
         if item.part is ScenePart.BACKWARD and self._finishes(i, item.node):
-            return self._in_update(self.serves[i] or "")
+            variable = self.gradients[i]
+            return self._in_update(variable, self.first.get(variable, ""))
         scopes = _scopes(item.node.scope, item.part)
         if scopes and scopes[-1].fold is Fold.COMPOSITE:
             return scopes
@@ -120,13 +125,16 @@ class _Paths:
 
     # -- updates --------------------------------------------------------------------------------
 
-    def _optimizers(self) -> dict[str, str]:
-        """The optimizer of each variable, which is a scope within `update`."""
+    def _optimizers(self) -> tuple[dict[str, str], dict[str, str]]:
+        """The optimizer of each variable, a scope within `update`: the last, and the first one."""
         named: dict[str, str] = {}
+        first: dict[str, str] = {}
         for item, variable in zip(self.items, self.serves, strict=True):
             if item.part is ScenePart.UPDATE and item.node is not None and variable:
                 named[variable] = _optimizer(item.node) or named.get(variable, "")
-        return named
+                if named[variable] and item.kind is Kind.COMPUTE:
+                    first.setdefault(variable, named[variable])
+        return named, first
 
     def _of_update(self, i: int, node: Node) -> Path:
         variable = self.serves[i] or ""
@@ -146,13 +154,13 @@ class _Paths:
     def _finishes(self, i: int, node: Node) -> bool:
         """Whether a value of the backward part only ends a gradient, as a division by the length
         of the batch does: it has the form of the variable, as what it is computed from has."""
-        variable = self.serves[i] or ""
+        variable = self.gradients[i]
         if not self._is_trained(variable) or not node.op.elementwise:
             return False
         shape = self.graph.variables[variable].type.shape
         sources = [self.items[x].source for x in self.items[i].operands]
         return node.type.shape == shape and all(
-            s < 0 or (self.serves[s] == variable and self.items[s].kind is not Kind.INPUT)
+            s < 0 or (self.gradients[s] == variable and self.items[s].kind is not Kind.INPUT)
             for s in sources
         )
 
@@ -166,7 +174,8 @@ class _Paths:
         if variable and made.part is ScenePart.UPDATE:
             return self._shared()
         word = item.name.partition(" ")[0]
-        return (Step(word, Fold.ENDS, f"{word}s", item.part),)
+        title = "states" if word == "update" else f"{word}s"
+        return (Step(word, Fold.ENDS, title, item.part),)
 
     def _shared(self, optimizer: str = "") -> Path:
         optimizer = optimizer or next(iter(self.optimizers.values()), "")
@@ -183,6 +192,19 @@ class _Paths:
             around = _common([p for p in users if p])
             return around or self._shared()
         return (Step("variables", Fold.ENDS, "variables", ScenePart.FORWARD),)
+
+    def _after_exchange(self, user: int, users: Sequence[Sequence[int]]) -> Sequence[int]:
+        """A user of a value, or the users of what it is, if that is an exchange of the value."""
+        seen = {user}
+        found = []
+        stack = [user]
+        while stack and len(seen) < MANY:
+            u = stack.pop()
+            if self.items[u].kind not in EXCHANGED:
+                found.append(u)
+            stack += [x for x in users[u] if self.items[u].kind in EXCHANGED and x not in seen]
+            seen.update(stack)
+        return found
 
     def _users(self) -> list[list[int]]:
         """The items that take each value, as it is or in another form."""
@@ -212,10 +234,12 @@ def _scopes(scope: str, part: ScenePart) -> Path:
     names = [name for name in scope.split("/") if name]
     if part is not ScenePart.FORWARD:
         names = names[1:]
-    steps = []
+    steps: list[Step] = []
+    outer = ""
     for name in names[:DEEPEST]:
         fold = Fold.COMPOSITE if stem(name) in COMPOSITES else Fold.SCOPE
-        steps.append(Step(f"in {name}", fold, name, part))
+        steps.append(Step(f"in {name}", fold, name.removeprefix(f"{outer}."), part))
+        outer = name
     return tuple(steps)
 
 

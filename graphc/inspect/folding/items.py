@@ -62,5 +62,18 @@ def variables_served(graph: Graph, items: list[Item]) -> list[str | None]:
     return serves
 
 
+def gradients_served(graph: Graph, items: list[Item]) -> list[str]:
+    """The variable whose complete gradient each value is computed for, and nothing else; or ""."""
+    serves: list[str | None] = [None] * len(items)
+    for i in reversed(range(len(items))):
+        node = items[i].node
+        if node is None or items[i].part is ScenePart.UPDATE or node.op.completes:
+            mine = str(node.op.attributes.get("of", "")) if node else ""
+            serves[i] = mine
+        for x in items[i].operands:
+            serves[x] = _both(serves[x], serves[i] or "")
+    return [name or "" for name in serves]
+
+
 def _both(a: str | None, b: str) -> str:
     return b if a is None or a == b else ""

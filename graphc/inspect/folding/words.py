@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from math import prod
 
+from graphc.inspect.folding.draft import stem
 from graphc.inspect.folding.items import Item
 from graphc.inspect.folding.tree import BoxGroup, Fold, GroupTree
 from graphc.inspect.scene import Box, Kind, call_of, clean, clip, mesh_title, tooltip_of
@@ -43,7 +44,9 @@ def _constant(node: Node) -> str:
     if node.op.count:
         return f"size of {given['extent'].name}" if given.get("extent") else node.op.name
     value = given.get("value")
-    return value_text(value) if isinstance(value, bool | int | float) else node.op.name
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return value_text(value) if isinstance(value, bool | int) else node.op.name
 
 
 # -- boxes ----------------------------------------------------------------------------------------
@@ -60,7 +63,7 @@ def box_of(tree: GroupTree, number: int, holds: Sequence[str], constants: Iterab
         lines, tooltip = _of_group(tree, group, members)
     return Box(
         group.id, tuple(clean(x) for x in lines if x), clean_lines(tooltip), group.kind,
-        group.part, inserted, tuple(holds), number,
+        group.part, inserted, tuple(holds), number, several=group.count > 1,
     )  # fmt: skip
 
 
@@ -76,9 +79,13 @@ def _of_value(tree: GroupTree, item: Item, constants: Iterable[str]) -> tuple[li
         return [name, word], item.name
     given = " ".join([call_of(node), *(f"‹{x}›" for x in list(constants)[:NAMED])])
     call = f"{node.op.source}" if node.op.source else given
-    lines = [value_name(node.name).removeprefix("%"), call, *_type(node.type)]
     if isinstance(node.op, Conversion):
-        lines[:2] = [node.op.name, _exchange([item], tree)]
+        said = [node.op.name, _exchange([item], tree)]
+    elif stem(node.name) == node.op.name:  # a name that says no more than the op
+        said = [call]
+    else:
+        said = [value_name(node.name).removeprefix("%"), call]
+    lines = [*said, *_type(node.type)]
     return lines, tooltip_of(node)
 
 
@@ -86,7 +93,6 @@ def _of_group(tree: GroupTree, group: BoxGroup, members: Sequence[Item]) -> tupl
     nodes = [m.node for m in members if m.node is not None]
     counts = Counter(n.op.name for n in nodes if not n.op.source)
     ops = ", ".join(f"{n} × {k}" if k > 1 else n for n, k in counts.most_common())
-    variables = [m.name for m in members if m.kind is Kind.VARIABLE]
     tooltip = "\n".join(
         clip(line, 400)
         for line in (group.title, f"{len(members)} values: {ops}" if ops else "", _origin(nodes))
@@ -109,11 +115,21 @@ def _of_group(tree: GroupTree, group: BoxGroup, members: Sequence[Item]) -> tupl
         case Fold.STATEMENT | Fold.RUN:
             return [title, _few([*counts]), *_result(tree, members)], tooltip
         case _:
-            inside = _few(variables) if variables else ""
-            return [title, inside, *_result(tree, members)], tooltip
+            return [title, _held(tree, group, members), *_result(tree, members)], tooltip
 
 
 _COUNTED = (Fold.REPEAT, Fold.UPDATES)
+
+
+def _held(tree: GroupTree, group: BoxGroup, members: Sequence[Item]) -> str:
+    """The variables in a group: their names within it, or their number and size."""
+    nodes = [m.node for m in members if m.kind is Kind.VARIABLE and m.node is not None]
+    if len(nodes) > NAMED:
+        size = sum(n.type.bytes for n in nodes)
+        return f"{len(nodes)} parameters, {in_units(size)}"
+    names = [n.name for n in nodes]
+    path = group.title.replace("/", ".") + "."
+    return _few([n.rpartition(path)[2] if path in n else n for n in names])
 
 
 def _few(names: Sequence[str]) -> str:
@@ -130,6 +146,8 @@ def _written(tree: GroupTree, members: Sequence[Item]) -> str:
     known = tree.graph.variables
     written = [_short(m.name) for m in members if m.kind is Kind.END]
     own = [v for v in written if v in known and known[v].kind in ("param", "outer")]
+    if len(own) > NAMED + 1:
+        return f"{len(own)} parameters, {in_units(sum(known[v].type.bytes for v in own))}"
     if not written:
         return _few(list(dict.fromkeys(m.node.op.name for m in members if m.node is not None)))
     return _few(own or written)
@@ -171,4 +189,5 @@ def sent_bytes(tree: GroupTree, item: Item) -> float:
     operand = tree.graph[node.operands[0]].type
     shape = local_shape(operand, mesh)
     turns = prod(a.size for a in mesh.time if operand.placement[a.name] != R)
-    return node.op.sent(prod(shape) * operand.dtype.bytes, shape, mesh) * turns
+    piece = (1, *shape)  # of a sum over leaves: the others get one each, as lowering says
+    return node.op.sent(prod(shape) * operand.dtype.bytes, piece, mesh) * turns
