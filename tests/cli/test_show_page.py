@@ -19,9 +19,10 @@ def test_a_page_is_named_after_the_file(folder: Path, call: Call) -> None:
 
 
 def test_a_page_goes_where_it_is_asked_to_and_opens_at_a_pass(folder: Path, call: Call) -> None:
-    result = call("show", "line.gc", "--format", "html", "--after", "fuse", "-o", "x.html")
+    given = "--after", "fuse", "--level", "ops", "-o", "x.html"
+    result = call("show", "line.gc", "--format", "html", *given)
     assert result.status == 0, result.err
-    assert '"after":"fuse"' in (folder / "x.html").read_text()
+    assert '"after":"fuse","level":"ops"' in (folder / "x.html").read_text()
     assert not (folder / "line.html").exists()
 
 
