@@ -56,8 +56,9 @@ function relayout(keep = -1) {
 function fit() {
   const scene = app.scene, w = canvas.clientWidth, h = canvas.clientHeight;
   if (!scene || !w) return;
-  const s = Math.min((w - 60) / (scene.w + 44), (h - 120) / (scene.h + 70), 1.25);
-  camera.scale = Math.max(s, 0.01); camera.x = scene.w / 2; camera.y = scene.h / 2 - 12;
+  const s = Math.min((w - 36) / (scene.w + 44), (h - 110) / (scene.h + 70), 1.25);
+  camera.scale = Math.max(s, 0.01); camera.x = scene.w / 2; camera.y = scene.h / 2 - 12 + 8 / camera.scale;
+  app.fitted = [camera.x, camera.y, camera.scale].join();
   refresh();
 }
 
@@ -76,9 +77,9 @@ function go(stage) {
   showSource(Number($("code").dataset.file || 0));
   if (app.stage >= PASSES) { showTab("kernels"); showKernels(app.stage - PASSES); }
   else if (app.tab === "kernels") showTab("graph");
-  const first = app.scene;
+  const whole = !app.scene || app.fitted === [camera.x, camera.y, camera.scale].join();
   relayout();
-  if (!first) fit();
+  if (whole) fit();
   showPanel();
 }
 

@@ -144,7 +144,7 @@ function paintLanes(c, scene, view) {
     if (main) { c.fillStyle = palette.lane; round(c, lane.x - 22, -46, lane.w + 44, scene.h + 68, 14); c.fill(); }
     if (view.s < 0.12 || !LANE_TITLES[lane.lane]) continue;
     c.fillStyle = main ? palette[PARTS[MAIN_LANE.indexOf(lane.lane)]] : palette.faint;
-    const size = Math.max(12, Math.min(30, 11 / view.s));
+    const size = Math.min(Math.max(12, Math.min(30, 11 / view.s)), (lane.w + 40) / (LANE_TITLES[lane.lane].length * 0.8));
     c.font = `600 ${size}px ${sans}`; c.textAlign = "center"; c.textBaseline = "alphabetic";
     c.fillText(LANE_TITLES[lane.lane].toUpperCase(), lane.x + lane.w / 2, -22);
   }
@@ -291,8 +291,9 @@ function edgeColor(scene, e) {
 function route(path, a, b) {
   const beside = a.x + a.w / 2 + 8 < b.x - b.w / 2 ? 1 : b.x + b.w / 2 + 8 < a.x - a.w / 2 ? -1 : 0;
   const below = a.y + a.h / 2 + 4 < b.y - b.h / 2 ? 1 : b.y + b.h / 2 + 4 < a.y - a.h / 2 ? -1 : 0;
-  const steep = Math.abs(b.y - a.y) > 2 * Math.abs(b.x - a.x);
-  if (beside && !(below && steep)) {
+  const steep = Math.abs(b.y - a.y) > 2 * Math.abs(b.x - a.x), free = (box, right) => !box.outer || box.outer[right];
+  const hidden = !free(a, beside > 0 ? 1 : 0) || !free(b, beside > 0 ? 0 : 1);
+  if (beside && !(below && (steep || hidden))) {
     const x0 = a.x + beside * a.w / 2, x1 = b.x - beside * b.w / 2, bend = Math.max(22, 0.42 * Math.abs(x1 - x0));
     path.moveTo(x0, a.y); path.bezierCurveTo(x0 + beside * bend, a.y, x1 - beside * bend, b.y, x1, b.y);
     return [x1, b.y, beside, 0];
@@ -311,6 +312,10 @@ function route(path, a, b) {
 function paintMap(scene) {
   const ratio = window.devicePixelRatio || 1, w = map.clientWidth, h = map.clientHeight;
   if (!w || !scene) return;
+  const vw = canvas.clientWidth / camera.scale, vh = canvas.clientHeight / camera.scale;
+  const all = camera.x - vw / 2 <= 0 && camera.x + vw / 2 >= scene.w && camera.y - vh / 2 <= 0 && camera.y + vh / 2 >= scene.h;
+  map.classList.toggle("idle", all);
+  if (all) return;
   map.width = w * ratio; map.height = h * ratio;
   const c = map.getContext("2d"), s = mapScale(scene);
   c.setTransform(ratio, 0, 0, ratio, 0, 0); c.clearRect(0, 0, w, h);
@@ -322,7 +327,6 @@ function paintMap(scene) {
     c.fillStyle = colorOf(scene, box, "kind");
     c.fillRect(box.x - box.w / 2, box.y - box.h / 2, Math.max(box.w, 1 / s), Math.max(box.h, 1 / s));
   }
-  const vw = canvas.clientWidth / camera.scale, vh = canvas.clientHeight / camera.scale;
   c.strokeStyle = palette.accent; c.lineWidth = 1.5 / s; c.strokeRect(camera.x - vw / 2, camera.y - vh / 2, vw, vh);
 }
 

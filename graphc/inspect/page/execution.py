@@ -49,12 +49,13 @@ class LiveBuffer:
 class Execution:
     """What a step runs, in order, and the memory that it needs: bytes on one device.
 
-    loops: first entry, end, and number of turns of each loop
+    loops: of each its first entry, the end of the first turn's entries, the end, and how often it
+           runs. Where later turns run other kernels than the first, theirs follow
     """
 
     entries: tuple[Executed, ...]
     buffers: tuple[LiveBuffer, ...]
-    loops: tuple[tuple[int, int, int], ...]
+    loops: tuple[tuple[int, int, int, int], ...]
     arena: int
     variables: int
     constants: int
@@ -80,7 +81,8 @@ def execution_of(program: Program) -> Execution:
     ]  # fmt: skip
     turns = [loop.turns for loop in program.loops]
     loops = tuple(
-        (turn[0].start, turn[-1].stop, n) for turn, n in zip(timeline.loops, turns, strict=True)
+        (turn[0].start, turn[0].stop, turn[-1].stop, n)
+        for turn, n in zip(timeline.loops, turns, strict=True)
     )
     return Execution(
         entries, tuple(buffers), loops, lowered.arena,

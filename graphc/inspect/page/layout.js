@@ -2,7 +2,7 @@
 // graphc/inspect/layout.py: forward runs down, backward beside it up again, updates down on the
 // right. An open group is laid out by itself, and is one large box for what surrounds it.
 
-const GAP_X = 18, GAP_Y = 30, LANE_GAP = 74, PAD = 16, HEAD = 30, ABREAST = 7;
+const GAP_X = 18, GAP_Y = 30, LANE_GAP = 60, PAD = 16, HEAD = 30, ABREAST = 7, UPRIGHT = 5;
 const LANES = 8; // variables | forward | exchange | constants | backward | exchange | slots | update
 const MAIN_LANE = [1, 4, 7], SIDE_LANE = [0, 3, 6], EXCHANGE_LANE = [2, 5, 7];
 const LANE_TITLES = ["variables", "forward", "exchange", "", "backward", "exchange", "", "update"];
@@ -230,8 +230,17 @@ function layoutInside(boxes, ids, edges, upwards) {
     y += tall + GAP_Y;
   }
   if (!lines.length) return { w: 40, h: 20 };
+  markOuter(lines, boxes, ids);
   for (const i of ids) boxes[i].dx -= left;
   return { w: right - left, h: y - GAP_Y };
+}
+
+/** Which boxes are the first and the last of their line: an edge that came out behind a neighbor
+ * would seem to be the neighbor's. */
+function markOuter(lines, boxes, ids) {
+  for (const line of lines) line.forEach((i, k) => {
+    boxes[ids[i]].outer = [k === 0, k === line.length - 1];
+  });
 }
 
 /** A long row as several, so that it stays readable; wide graphs get wider rows. */
@@ -388,7 +397,7 @@ function placeStep(scene, ids, { before, after }, lane, row) {
   const byLane = Array.from({ length: LANES }, () => []), byRow = new Map();
   for (const key of [...cells.keys()].sort((a, b) => a - b)) {
     const members = cells.get(key), l = key % LANES, r = Math.floor(key / LANES);
-    const lines = l % 3 === 0 ? stacked(members) : brokenLines(ids, members);
+    const lines = l % 3 === 0 ? stacked(members) : l % 3 === 2 && members.length <= UPRIGHT ? members.map((i) => [i]) : brokenLines(ids, members);
     byLane[l].push(...lines);
     if (!byRow.has(r)) byRow.set(r, []);
     byRow.get(r).push(lines);
@@ -403,6 +412,7 @@ function placeStep(scene, ids, { before, after }, lane, row) {
     let lo = Infinity, hi = -Infinity;
     for (const line of lines) for (const i of line) { lo = Math.min(lo, x[i] - boxes[ids[i]].w / 2); hi = Math.max(hi, x[i] + boxes[ids[i]].w / 2); }
     for (const line of lines) for (const i of line) boxes[ids[i]].dx = x[i] - lo + left;
+    markOuter(lines, boxes, ids);
     lanes.push({ lane: l, x: left, w: hi - lo });
     left += hi - lo + LANE_GAP;
   });

@@ -214,7 +214,7 @@ function groupPanel(id) {
 }
 
 function collectiveList(records) {
-  return el("ul", {}, ...records.slice().sort((a, b) => b[F.sent] - a[F.sent]).slice(0, 60).map((r) => el("li", {},
+  return el("ul", {}, ...records.slice().sort((a, b) => b[F.sent] - a[F.sent]).slice(0, 60).map((r) => el("li", { className: "row" },
     el("span", { className: "chip", style: { background: `var(--${collectiveOf(r)})` } }, textOf(r, "op")), nodeLink(r[F.name]), el("span", { className: "dim" }, ` ${bytesText(r[F.sent])}`))));
 }
 

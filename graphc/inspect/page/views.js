@@ -65,9 +65,12 @@ function paintTime() {
   const px = (t) => left + edges[Math.max(0, Math.min(edges.length - 1, t))] * wide;
   const most = Math.max(x.arena, ...timeView.live, 1), py = (b) => floor - b / most * tall;
   c.font = `11px ${sans}`; c.textBaseline = "middle";
-  for (const [first, stop, turns] of x.loops) {
-    c.fillStyle = palette.lane; c.fillRect(px(first), TIME_TOP - 22, px(stop) - px(first), tall + 100);
-    c.fillStyle = palette.time; c.textAlign = "left"; c.fillText(`× ${turns} microbatches`, px(first) + 6, TIME_TOP - 12);
+  for (const [start, first, stop, turns] of x.loops) {
+    const spans = first === stop ? [[start, stop, `each of ${turns} microbatches`]] : [[start, first, "first microbatch"], [first, stop, turns === 2 ? "second microbatch" : `each of ${turns - 1} more`]];
+    for (const [a, b, text] of spans) {
+      c.fillStyle = palette.lane; c.fillRect(px(a), TIME_TOP - 22, px(b) - px(a) - 2, tall + 124);
+      c.fillStyle = palette.time; c.textAlign = "left"; c.fillText(text, px(a) + 6, TIME_TOP - 12);
+    }
   }
   c.textAlign = "right"; c.strokeStyle = palette.line; c.lineWidth = 1;
   for (let k = 0; k <= 4; k++) { const y = py(most * k / 4); c.fillStyle = palette.dim; c.fillText(bytesText(most * k / 4), left - 8, y); c.beginPath(); c.moveTo(left, y + .5); c.lineTo(left + wide, y + .5); c.stroke(); }
