@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from math import prod
 
 from graphc.analysis.work import multiply_adds
-from graphc.ir.dims import parse_rule
+from graphc.ir.dims import DimsRule, parse_rule
 from graphc.ir.graph import Graph, Node
 from graphc.ir.placement import Home, R, local_shape
 from graphc.ir.types import TensorType
@@ -17,8 +18,8 @@ from graphc.ops.collective import Conversion
 class NodeCost:
     """The cost of a node in one step, on one device, all microbatches together.
 
-    operations: a multiplication and an addition each count as one (the field's FLOPs); any other op
-                counts one for each combination of indices of its dims
+    operations: a product counts its multiplications and its additions, any other op the entries of
+                the largest of its operands and its result
     bytes:      what it reads and writes if it is not fused with others; 0 for a view
     sent:       what a device sends, on average, with ring algorithms
     """
@@ -54,9 +55,19 @@ def _operations(node: Node, types: list[TensorType], graph: Graph) -> float:
         return 0.0
     rule = parse_rule(node.op.dims(*types))
     shapes = [local_shape(t, graph.mesh) for t in (*types, node.type)]
+    largest = max(map(prod, shapes))
+    if not _combines_all(rule):
+        return float(largest)
     count = multiply_adds(rule, shapes)
-    products = len(types) == 2 and not node.op.elementwise and count > prod(shapes[-1])
-    return count * 2 if products else count
+    return count * 2 if len(types) == 2 and count > largest else count
+
+
+def _combines_all(rule: DimsRule) -> bool:
+    """Whether an op does something for each combination of indices of all its dims: then every
+    letter stands in two tensors. What is put side by side, as by `concat`, is not combined."""
+    tensors = [{d.letters for d in dims if not d.index} for dims in (*rule.operands, rule.result)]
+    found = Counter(letters for tensor in tensors for letters in tensor)
+    return all(n > 1 for n in found.values())
 
 
 def _turns(types: list[TensorType], graph: Graph, without: tuple[str, ...] = ()) -> int:
