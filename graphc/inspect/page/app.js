@@ -396,8 +396,9 @@ function start() {
   app.stage = PASSES - 1; takeLevel(data.level ? LEVEL_NAMES.indexOf(data.level) : fittingLevel());
   go(firstStage()); fit(); draw();
   new ResizeObserver(() => { refresh(); paintTime(); }).observe($("stagearea"));
-  window.addEventListener("beforeprint", () => { setTheme("light"); fit(); draw(3); });
-  window.addEventListener("afterprint", () => { draw(); });
+  let theme = "";
+  window.addEventListener("beforeprint", () => { theme = document.documentElement.dataset.theme; setTheme("light"); if (app.scene) fit(); draw(3); });
+  window.addEventListener("afterprint", () => { setTheme(theme); draw(); });
 }
 
 /** The last run of the pass that the page was asked to open at. */

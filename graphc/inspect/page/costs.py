@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from itertools import chain
 from math import prod
 
 from graphc.analysis.work import multiply_adds
-from graphc.ir.dims import DimsRule, parse_rule
+from graphc.ir.dims import parse_rule
 from graphc.ir.graph import Graph, Node
 from graphc.ir.placement import Home, R, local_shape
 from graphc.ir.types import TensorType
@@ -55,19 +56,14 @@ def _operations(node: Node, types: list[TensorType], graph: Graph) -> float:
         return 0.0
     rule = parse_rule(node.op.dims(*types))
     shapes = [local_shape(t, graph.mesh) for t in (*types, node.type)]
-    largest = max(map(prod, shapes))
-    if not _combines_all(rule):
-        return float(largest)
-    count = multiply_adds(rule, shapes)
-    return count * 2 if len(types) == 2 and count > largest else count
-
-
-def _combines_all(rule: DimsRule) -> bool:
-    """Whether an op does something for each combination of indices of all its dims: then every
-    letter stands in two tensors. What is put side by side, as by `concat`, is not combined."""
-    tensors = [{d.letters for d in dims if not d.index} for dims in (*rule.operands, rule.result)]
-    found = Counter(letters for tensor in tensors for letters in tensor)
-    return all(n > 1 for n in found.values())
+    *given, made = [
+        {d.letters for d in dims if not d.index} for dims in (*rule.operands, rule.result)
+    ]
+    found = Counter(letters for letters in chain(*given, made))
+    if min(found.values(), default=2) < 2:  # put side by side or moved, as by `concat`: a letter
+        return float(max(map(prod, shapes)))  # stands in one tensor only
+    adds = len(types) == 2 and not found.keys() <= made
+    return multiply_adds(rule, shapes) * (2 if adds else 1)
 
 
 def _turns(types: list[TensorType], graph: Graph, without: tuple[str, ...] = ()) -> int:

@@ -125,7 +125,7 @@ function paint(scene, look) {
   }
   const c = canvas.getContext("2d");
   c.setTransform(ratio, 0, 0, ratio, 0, 0);
-  c.fillStyle = palette.back; c.fillRect(0, 0, w, h);
+  c.fillStyle = look.ratio ? "#fff" : palette.back; c.fillRect(0, 0, w, h); // paper is white
   if (!scene) return;
   const s = camera.scale;
   c.setTransform(ratio * s, 0, 0, ratio * s, ratio * (w / 2 - camera.x * s), ratio * (h / 2 - camera.y * s));

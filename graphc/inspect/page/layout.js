@@ -321,7 +321,11 @@ function layoutStep(scene, edges) {
   const info = ids.map((id) => boxInfo(scene, boxes[id]));
   const heavy = new Uint8Array(ids.length);
   for (const i of sorted) heavy[i] = info[i].input || before[i].some((j) => heavy[j]) ? 1 : 0;
-  const part = info.map((x, i) => (x.exchange && boxes[ids[i]].part === 2 && before[i].length ? info[before[i][0]].part : x.part));
+  const updated = new Set(edges.filter(([a]) => boxes[a].part === 2).map(([, b]) => b)); // takes something of an update
+  const part = info.map((x, i) => {
+    if (!x.exchange) return x.part;
+    return updated.has(ids[i]) ? 2 : x.part === 2 && before[i].length ? info[before[i][0]].part : x.part;
+  });
   const lane = ids.map((_, i) => (info[i].exchange ? EXCHANGE_LANE : heavy[i] ? MAIN_LANE : SIDE_LANE)[part[i]]);
   const row = stepRows({ before, after, sorted, heavy, part });
   return placeStep(scene, ids, links, lane, row);

@@ -39,6 +39,15 @@ def test_a_product_counts_multiplications_and_additions_of_all_microbatches(grap
     assert cost_of(graph["dw"], graph).operations == TURNS * each
 
 
+def test_a_vector_times_a_matrix_counts_its_additions_too() -> None:
+    f = Builder("vector")
+    x, w = (
+        f.add(Input(n), type=TensorType(s, F32), name=n) for n, s in (("x", (3,)), ("w", (3, 1)))
+    )
+    y = f.add(op_named("einsum")("k,kn->n"), [x, w])
+    assert cost_of(f.build()[y.name], f.build()).operations == 2 * 3
+
+
 def test_what_is_elementwise_counts_its_entries(graph: Graph) -> None:
     cost = cost_of(graph["t"], graph)
     assert cost.operations == 8 // 2 * 5
