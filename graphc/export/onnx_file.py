@@ -96,6 +96,7 @@ def write_onnx(path: str | Path, predicts: PredictionGraph, values: Mapping[str,
 
 def _chosen(reports: Sequence[str], graph: Graph, by_default: list[str]) -> list[str]:
     """The names of the results. Raises G0624 for none, or one that there is not."""
+    reports = (reports,) if isinstance(reports, str) else reports
     for name in reports:
         if name not in graph.outputs:
             known = ", ".join(graph.outputs) or "nothing"

@@ -210,6 +210,15 @@ def test_names_that_meet_stay_apart(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found["again"], found["x.1"])
 
 
+def test_one_report_needs_no_list_and_other_words_are_answered(tmp_path: Path) -> None:
+    with graphc.compile(lambda p, b: b["x"] * 2, {}, {"x": draw(4)}) as trainer:
+        (end,) = saved(trainer, tmp_path, reports="output").graph.output
+        for ask in (lambda: trainer.export, lambda: trainer.onnx, lambda: graphc.export_onnx):
+            with pytest.raises(GraphcError, match=r'write trainer\.to_onnx\("model\.onnx"\)'):
+                ask()
+    assert end.name == "output"
+
+
 # -- what can't be exported ------------------------------------------------------------------------
 
 

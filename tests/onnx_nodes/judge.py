@@ -30,7 +30,7 @@ def refusals(cases: Sequence[Case]) -> dict[str, str]:
     return found
 
 
-def _step(cases: Sequence[Case]) -> Any:
+def node_step(cases: Sequence[Case]) -> Any:
     def step(params: Any, batch: Any) -> Any:
         for number, case in enumerate(cases):
             fed = {k: batch[f"{number}/{k}"] for k in case.fed}
@@ -41,16 +41,16 @@ def _step(cases: Sequence[Case]) -> Any:
     return step
 
 
-def _batch(cases: Sequence[Case]) -> dict[str, Any]:
+def node_batch(cases: Sequence[Case]) -> dict[str, Any]:
     return {f"{n}/{k}": v for n, case in enumerate(cases) for k, v in case.fed.items()}
 
 
 def _traced(cases: Sequence[Case]) -> Any:
     params = {"w": np.zeros(1, np.float32)}
     return graphc.trace(
-        _step(cases),
+        node_step(cases),
         params,
-        _batch(cases),
+        node_batch(cases),
         optimizer=graphc.optim.sgd(0.1),
         whole=["*"],
         data_dtype="float64",
@@ -60,9 +60,9 @@ def _traced(cases: Sequence[Case]) -> Any:
 def wrong(cases: Sequence[Case], backend: Backend) -> dict[str, str]:
     """What is wrong with the results of cases on a backend, by name."""
     params = {"w": np.zeros(1, np.float32)}
-    batch = _batch(cases)
+    batch = node_batch(cases)
     with graphc.compile(
-        _step(cases),
+        node_step(cases),
         params,
         batch,
         optimizer=graphc.optim.sgd(0.1),

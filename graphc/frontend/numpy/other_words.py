@@ -243,6 +243,7 @@ def of_nn(name: str, known: tuple[str, ...]) -> str:
 
 
 _TRAIN = "write graphc.compile(step, params, batch, optimizer=...), then trainer.fit(batches)"
+_EXPORT = 'write trainer.to_onnx("model.onnx")'
 _GRAPHC: dict[str, str] = {
     **dict.fromkeys(("no_grad", "inference_mode", "eval"), "leave it out: trainer.evaluate and "
                     "trainer.predict compute no gradients; graphc.stop_gradient(x) stops one"),
@@ -252,6 +253,7 @@ _GRAPHC: dict[str, str] = {
                      "train", "train_step", "Strategy_"), _TRAIN),
     **dict.fromkeys(("save", "load", "save_weights", "load_weights"),
                     "write trainer.save(path) and trainer.load(path)"),
+    **dict.fromkeys(("export", "export_onnx", "onnx", "to_onnx"), _EXPORT),
     **dict.fromkeys(("manual_seed", "set_random_seed", "PRNGKey", "random"),
                     "write graphc.compile(..., seed=0)"),
     **dict.fromkeys(("device", "cuda", "devices"), "write strategy=\"mirrored(4)\""),
@@ -278,6 +280,7 @@ _TRAINER: dict[str, str] = {
     **dict.fromkeys(("get_config", "get_layer"), "write trainer.graph()"),
     **dict.fromkeys(("lr", "learning_rate", "optimizer"), "write optimizer=graphc.optim.adam("
                     "lr=graphc.hyper(\"lr\", 1e-3)), then trainer.hyper[\"lr\"] = 3e-4"),
+    **dict.fromkeys(("export", "export_onnx", "onnx", "save_onnx"), _EXPORT),
     "global_step": "write trainer.steps",
     "compile": "it is compiled: write trainer.fit(batches)",
 }  # fmt: skip
