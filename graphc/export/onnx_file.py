@@ -111,8 +111,8 @@ def _nothing() -> GraphcError:
     return GraphcError(
         "G0624",
         "there is nothing to export: the step reports no array",
-        help='report what you want: graphc.report("logits", logits), or in a .gc file '
-        "`report logits = logits`",
+        help='report one: graphc.report("logits", logits), or in a .gc file `report logits = '
+        'logits`; or name numbers: reports=["accuracy"], on the command line --report accuracy',
     )
 
 
