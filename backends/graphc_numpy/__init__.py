@@ -14,6 +14,7 @@ from graphc.support.config import get
 from graphc_numpy.memory import USUAL, Allocator
 
 if TYPE_CHECKING:
+    from graphc.runtime.profiling.limits import MachineLimits
     from graphc.runtime.profiling.recorder import Recorder
 
 NATIVE = True  # whether steps are compiled where nothing else is said (GRAPHC_NATIVE)
@@ -75,6 +76,23 @@ class NumpyBackend:
     def recording(self, recorder: Recorder) -> NumpyBackend:
         """The same, with devices that record what they do."""
         return replace(self, recorder=recorder)
+
+    @property
+    def processor(self) -> str:
+        """What measured limits of the machine hold for; "" where there is no machine code."""
+        if self.executor == "numpy":
+            return ""
+        from graphc_numpy.native.limits import processor
+
+        return processor()
+
+    def measure(self, quick: bool) -> MachineLimits | None:
+        """Measure what the machine can do. None where there is no machine code to do it with."""
+        if self.executor == "numpy":
+            return None
+        from graphc_numpy.native.limits import measure
+
+        return measure(quick)
 
 
 BACKEND = NumpyBackend()

@@ -31,6 +31,7 @@ COMMANDS = {
     "check": ("graphc.cli.check", "Check that distributed training gives one device's result."),
     "compare": ("graphc.cli.compare", "Measure strategies beside each other; say which to take."),
     "profile": ("graphc.cli.profile", "Show where the time of a step goes."),
+    "calibrate": ("graphc.cli.calibrate", "Measure what the machine can do, for profiles."),
     "show": ("graphc.cli.show", "Print or draw the graph after any pass."),
     "why": ("graphc.cli.why", "Say why a node is in the compiled graph, and at what price."),
     "opt": ("graphc.cli.show", "Run passes on a graph in text form (.gir)."),

@@ -64,8 +64,9 @@ def profile_command(
 ) -> None:  # fmt: skip
     """Show where the time of a step of FILE (.gc or .plan) goes.
 
-    By source line, op, kernel and collective: the time, the share of the step, and the rate of
-    operations and of bytes. A kernel's time is exact; that of a line or an op is an estimate.
+    By source line, op, kernel and collective: the time, the share of the step, the rate of
+    operations and of bytes, and how near that is to what the machine can do (graphc calibrate). A
+    kernel's time is exact; that of a line or an op is an estimate.
     The steps are run on the training data; nothing is saved.
     """
     from graphc.runtime.profiling.rows import BY

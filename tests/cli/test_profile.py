@@ -79,3 +79,23 @@ def test_a_program_without_data_has_no_profile(folder: Path, call: Call) -> None
     Path("bare.gc").write_text("\n".join(["const batch = 8", *lines, ""]))
     done = call("profile", "bare.gc")
     assert done.status == 1 and "names no data to train on" in done.err
+
+
+def test_calibrate_keeps_what_the_machine_can_do(
+    folder: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from graphc_numpy.native import limits as native
+
+    from graphc.runtime.profiling import limits
+
+    monkeypatch.setattr(limits, "cache_folder", lambda: folder / "cache")
+    monkeypatch.setattr(native, "LONG", native.QUICK / 8)
+    monkeypatch.setattr(native, "MOST", 1 << 20)
+    done = call("calibrate")
+    assert done.status == 0 and "multiply-adds in f32" in done.out and "wrote " in done.out
+    assert "measured quickly" not in call("profile", "line.gc", "--steps", 2).out
+
+
+def test_a_backend_that_measures_nothing_is_refused(folder: Path, call: Call) -> None:
+    done = call("calibrate", "--backend", "reference")
+    assert done.status == 1 and "error[G0862]" in done.err

@@ -70,8 +70,8 @@ class MeasuringBackend(Protocol):
         """What measured limits hold for: the processor, its instructions, and the threads."""
         ...
 
-    def measure(self, quick: bool) -> MachineLimits:
-        """Measure for some seconds, or quickly in a fraction of one."""
+    def measure(self, quick: bool) -> MachineLimits | None:
+        """Measure for some seconds, or quickly in a fraction of one; None if it can't."""
         ...
 
 

@@ -89,6 +89,6 @@ def info_of(trainer: Trainer) -> dict[str, Any]:
 
 def _limits(backend: Backend) -> MachineLimits | None:
     """The limits of the machine; if they are not known yet, measured quickly, and not kept."""
-    if not isinstance(backend, MeasuringBackend):
+    if not isinstance(backend, MeasuringBackend) or not backend.processor:
         return None
     return read(backend.processor) or backend.measure(quick=True)

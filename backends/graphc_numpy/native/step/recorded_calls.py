@@ -11,14 +11,11 @@ threads meet. The clock is that of `time.perf_counter_ns`. An ordinary build has
 
 from __future__ import annotations
 
-import sys
-import time
-
 import numpy as np
 from llvmlite import ir
 from numpy.typing import NDArray
 
-from graphc_numpy.native.llvm.vectors import INT32, INT64, POINTER, index
+from graphc_numpy.native.llvm.vectors import INT64, POINTER, index
 from graphc_numpy.native.step.call_table import (
     DEALT,
     LOG,
@@ -30,12 +27,9 @@ from graphc_numpy.native.step.call_table import (
     Kernels,
 )
 from graphc_numpy.native.threads.barrier import word
+from graphc_numpy.native.threads.clock import Clock
 from graphc_numpy.native.threads.pool import LINE, new_words
 
-if sys.platform == "darwin":
-    CLOCK = time.CLOCK_UPTIME_RAW
-elif sys.platform != "win32":
-    CLOCK = time.CLOCK_MONOTONIC
 WIDTH, ROOM = 0, 1  # words of a log: bytes from one thread's line to the next, records in a line
 LINES = LINE  # where the first line begins
 TAKEN = 0  # word of a line: how many records there are, or would be if there were room
@@ -79,13 +73,13 @@ class RecordedCallPrinter(CallPrinter):
         self.room = self.read(log, ROOM)
         width = b.mul(self.thread, self.read(log, WIDTH))
         self.line = b.gep(word(b, log, LINES), [width], source_etype=ir.IntType(8))
-        self.came, self.met, self.ended = (self._place(1) for _ in range(3))
-        self.now = self._place(2)  # seconds, and nanoseconds
+        self.came, self.met, self.ended = (self._place() for _ in range(3))
+        self.clock = Clock(b)
         self.turn = b.shl(self.read(self.frame, TURN), index(1))
-        b.store(self.clock(), self.ended, align=8)
+        b.store(self.clock.now(), self.ended, align=8)
 
-    def _place(self, words: int) -> ir.Value:
-        place = self.b.alloca(INT64, size=index(words))
+    def _place(self) -> ir.Value:
+        place = self.b.alloca(INT64, size=index(1))
         place.type = POINTER
         return place
 
@@ -99,13 +93,13 @@ class RecordedCallPrinter(CallPrinter):
             who = self.read(at, MEET)
             with b.if_then(b.icmp_signed("!=", who, index(0))):
                 self.meet(who)
-                b.store(self.clock(), self.met, align=8)
+                b.store(self.clock.now(), self.met, align=8)
             b.store(self.read(self.met, 0), self.ended, align=8)
             begin, end = self.part_here(at)
             works = b.icmp_signed("<", begin, end)
             with b.if_then(works):
                 self.work(at, begin, end, kernels)
-                b.store(self.clock(), self.ended, align=8)
+                b.store(self.clock.now(), self.ended, align=8)
             self.record(at, works)
 
     def record(self, at: ir.Value, works: ir.Value) -> None:
@@ -121,23 +115,3 @@ class RecordedCallPrinter(CallPrinter):
             times = [self.read(place, 0) for place in (self.came, self.met, self.ended)]
             for k, value in enumerate((number, how, *times)):
                 b.store(value, word(b, there, k), align=8)
-
-    def clock(self) -> ir.Value:
-        """The time in nanoseconds, as `time.perf_counter_ns` has it."""
-        if sys.platform == "win32":
-            return self._counter()
-        b, name = self.b, "clock_gettime"
-        kind = ir.FunctionType(INT32, [INT32, POINTER])
-        function = b.module.globals.get(name) or ir.Function(b.module, kind, name)
-        b.call(function, [ir.Constant(INT32, CLOCK), self.now])
-        seconds = b.mul(self.read(self.now, 0), index(10**9))
-        return b.add(seconds, self.read(self.now, 1))
-
-    def _counter(self) -> ir.Value:
-        """The performance counter of Windows, which counts tenths of microseconds."""
-        b, name = self.b, "QueryPerformanceCounter"
-        function = b.module.globals.get(name)
-        if function is None:
-            function = ir.Function(b.module, ir.FunctionType(INT32, [POINTER]), name)
-        b.call(function, [self.now])
-        return b.mul(self.read(self.now, 0), index(100))
