@@ -19,6 +19,7 @@ from graphc.frontend.module import Module
 from graphc.frontend.numpy.other_words import COMPILE_WORDS, TRAINER_WORDS, of_trainer
 from graphc.frontend.numpy.trace import TracedStep
 from graphc.frontend.numpy.traced_module import traced_module
+from graphc.inspect.explain.over_budget import check_limits
 from graphc.inspect.summary import Summary, summary
 from graphc.ir.graph import Graph
 from graphc.runtime.asynchronous.drivers import DriverPlugin
@@ -30,7 +31,6 @@ from graphc.runtime.data.batches import arrays_of
 from graphc.runtime.evaluation import several
 from graphc.runtime.hypers import Hypers
 from graphc.runtime.machine.jobs import bucket_for, join
-from graphc.runtime.machine.memory_limits import check_peak
 from graphc.runtime.profiling.profile import Profile
 from graphc.runtime.trainer import Trainer
 from graphc.runtime.training.epochs import Batches
@@ -68,6 +68,8 @@ def compile(
     sparse: str = "",
     data_dtype: Any = None,
     peak: int | None = None,
+    deny: Sequence[str] = (),
+    max_comm: int | str | None = None,
     max_bytes: int | None = None,
     check_replicas: bool = False,
     debug_nans: bool | None = None,
@@ -77,11 +79,10 @@ def compile(
     loss_fn:       `loss_fn(params, batch)` or, with state, `loss_fn(params, state, batch)`; see
                    graphc.frontend.numpy.trace for what it may return and declare
     params:        a tree (nested dicts, lists, tuples, dataclasses) of arrays or `graphc.param`s
-    example_batch: a tree of arrays whose first dim is the global batch of one update; shorter
-                   batches may follow
+    example_batch: a tree of arrays; their first dim is the global batch, or later a shorter one
     optimizer:     a record of graphc.optim; not needed if loss_fn calls `graphc.minimize`. Without
-                   both, nothing can be trained: `predict` and `evaluate` run what loss_fn computes,
-                   which may be a forward pass that returns an array or a tree of arrays
+                   both, nothing is trained: `predict` and `evaluate` run what loss_fn computes,
+                   such as a forward pass that returns an array or a tree of arrays
     strategy:      such as "mirrored(4) * accumulate(2)"
     transport:     how devices exchange: "local", threads of this process, or, where a launcher
                    started the script as several processes, which all run it alike and share the
@@ -89,17 +90,18 @@ def compile(
     driver:        what runs the servers and workers of an asynchronous strategy: "threads" of this
                    process, or "ray", processes of their own
     whole:         globs of batch leaves that have no batch dim
-    seed:          of the initializers and random functions that have none of their own: the same
-                   seed gives the same weights and masks under any strategy
+    seed:          of initializers and random functions without one: the same seed gives the same
+                   weights and masks under any strategy
     order:         how contributions to one gradient are added: add_n, tree, accumulate, or one for
                    each place where they meet, "devices=tree,turns=add_n" (see graphc.ir.orders)
     reduction:     what the loss is meant to be over the batch: sum or mean
     sparse:        whether gradients of tables are kept as rows: auto (if fewer rows are looked up
                    than the table has), on or off (see graphc.ops.sparse)
     data_dtype:    the widest float dtype in which the batch is taken, such as "float64"; by default
-                   that of the params: a float64 batch for f32 params is taken as f32 (G0831 says
-                   so)
+                   that of the params: a float64 batch for f32 params is taken as f32 (see G0831)
     peak:          limit on the memory of one device, in bytes
+    deny:          collectives that the step must not have: "all_gather > 8MB", "all_to_all"
+    max_comm:      limit on what a device sends in a step: bytes, or "50MB"
     max_bytes:     limit on the memory of all devices, in bytes; by default the machine's memory
     check_replicas: a step fails (G0536) if replicas disagree on an `only_first_replica` variable
     debug_nans:    a step that gives a NaN or an infinity fails (G0537) and names the first node
@@ -110,16 +112,14 @@ def compile(
     with collector_paused():
         module, traced = traced_module(
             loss_fn, params, example_batch, optimizer=optimizer, state=state, whole=whole,
-            seed=seed, order=order, reduction=reduction, sparse=sparse,
-            data_dtype=data_dtype,
+            seed=seed, order=order, reduction=reduction, sparse=sparse, data_dtype=data_dtype,
         )  # fmt: skip
         chosen = given_strategy(strategy)
         exchange = plugins.transport(transport) if isinstance(transport, str) else transport
         bucket = bucket_for(join(exchange))
         plan = compiled(module, chosen, check_replicas=check_replicas, bucket=bucket)
         made_by = plugins.backend(backend) if isinstance(backend, str) else backend
-        if peak is not None:
-            check_peak(plan, made_by, peak)
+        check_limits(plan, made_by, peak, deny, max_comm, module, chosen, bucket)
         trainer = Trainer(
             plan, made_by, values=traced.values, transport=exchange, max_bytes=max_bytes,
             debug_nans=debug_nans, driver=driver,
@@ -338,8 +338,7 @@ class StepTrainer:
         """The graph after a pass; 'source' is the one that was traced. Raises G0990."""
         from graphc.compiler.driver import stages
 
-        strategy = parse_strategy(self.strategy)
-        graphs = dict(stages(self.module, strategy, program))
+        graphs = dict(stages(self.module, parse_strategy(self.strategy), program))
         if after not in graphs:
             raise GraphcError("G0990", f"no pass '{after}' ran; known: {', '.join(graphs)}")
         return graphs[after]

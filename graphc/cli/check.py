@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from graphc.cli import completion
+from graphc.cli.budgets import budget_options, check_chosen_budgets, has_budgets
 from graphc.cli.job import CommandJob, in_job, transport_option
 from graphc.cli.launch import Launchable, launch_options
 from graphc.cli.run import in_json, seed_option
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
 @click.option(
     "--allow-nan", is_flag=True, help="Also pass if all runs end in the same NaN or infinity."
 )
+@budget_options
 @seed_option
 @transport_option
 @launch_options
@@ -93,6 +95,7 @@ def check_command(
         module = load_module(file, seed=seed or 0)
         data = _data(module)
         chosen = _strategies(templates, _numbers(devices), _numbers(accumulate))
+        _check_budgets(module, chosen)
         given = _backends(backends)
         if bits:
             grid = slots, tiles
@@ -102,6 +105,15 @@ def check_command(
         marks = set(rows)
     if "FAIL" in marks or ("NaN" in marks and not allow_nan):
         raise click.exceptions.Exit(1)
+
+
+def _check_budgets(module: Module, chosen: Sequence[Strategy]) -> None:
+    """Raise what the budgets say of a strategy, before any is run."""
+    from graphc.compiler.driver import compile_module
+
+    if has_budgets():
+        for strategy in chosen:
+            check_chosen_budgets(compile_module(module, strategy), module, strategy)
 
 
 def _spec(module: Module) -> DataSpec | None:

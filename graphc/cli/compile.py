@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from graphc.cli.budgets import budget_options
 from graphc.cli.run import (
     backend_option,
     bucket_option,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 @order_option
 @sparse_option
 @peak_option
+@budget_options
 @bucket_option
 @seed_option
 @backend_option

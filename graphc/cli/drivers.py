@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def _keep(context: click.Context, option: click.Parameter, value: Any) -> None:
-    """Keep the value for `chosen_driver`: a command has enough parameters of its own."""
+def keep(context: click.Context, option: click.Parameter, value: Any) -> None:
+    """Keep the value, for `chosen_driver` or so: a command has enough parameters of its own."""
     context.meta[f"graphc.{option.name}"] = value
 
 
@@ -23,17 +23,17 @@ def driver_options(command: Command) -> Command:
     """Add the options to a command; `chosen_driver` reads them."""
     options: list[Callable[[Command], Command]] = [
         click.option(
-            "--driver", default="threads", show_default=True, expose_value=False, callback=_keep,
+            "--driver", default="threads", show_default=True, expose_value=False, callback=keep,
             help="Where the servers and workers of an asynchronous strategy run: threads of this "
             "process, or ray; `graphc backends` lists the drivers.",
         ),
         click.option(
-            "--driver-address", metavar="ADDRESS", expose_value=False, callback=_keep,
+            "--driver-address", metavar="ADDRESS", expose_value=False, callback=keep,
             help="Cluster that the driver connects to, such as 10.0.0.1:6379, or auto. Default: "
             "processes on this machine.",
         ),
         click.option(
-            "--journals", type=click.Path(path_type=Path), expose_value=False, callback=_keep,
+            "--journals", type=click.Path(path_type=Path), expose_value=False, callback=keep,
             help="Folder for the servers' journals, from which a server that is killed comes back. "
             "All machines of a cluster must have it. Default: a temporary one.",
         ),

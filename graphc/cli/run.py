@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from graphc.cli import completion
+from graphc.cli.budgets import budget_options, check_chosen_budgets
 from graphc.cli.checkpoint_options import checkpoint_options, load_option, resume_option
 from graphc.cli.data_files import load_data
 from graphc.cli.drivers import chosen_driver, driver_options
@@ -82,6 +83,7 @@ trace_steps_option = click.option(
 @order_option
 @sparse_option
 @peak_option
+@budget_options
 @bucket_option
 @seed_option
 @check_option
@@ -281,7 +283,9 @@ def plan_of(
                 "a plan is already compiled: --strategy, --order, --sparse, --peak, "
                 "--bucket-bytes and --seed are options of `graphc compile`"
             )
-        return load(file)
+        plan = load(file)
+        check_chosen_budgets(plan)
+        return plan
     from graphc.compiler.driver import compile_module
     from graphc.frontend.language.load import load_module
     from graphc.runtime.backends import plugins
@@ -295,6 +299,7 @@ def plan_of(
         plan = compile_module(module, chosen, bucket=bucket, check_replicas=check_replicas)
     if limit is not None:
         check_peak(plan, plugins.backend(backend), limit)
+    check_chosen_budgets(plan, module, chosen, bucket)
     return plan
 
 
@@ -315,15 +320,14 @@ def shown_warnings() -> Iterator[None]:
 
 def bytes_of(text: str | None, option: str) -> int | None:
     """The number of bytes in a text such as `2GiB`, `500MB` or `1024`; None for None."""
-    import re
+    from graphc.support.sizes import size_of
 
     if text is None:
         return None
-    match = re.fullmatch(r"\s*(\d{1,15}(?:\.\d+)?)\s*([KMGT]?)(i?)B?\s*", text, re.IGNORECASE)
-    if match is None:
+    size = size_of(text)
+    if size is None:
         raise click.BadParameter(f"'{text}' is not a size; write 2GiB or 500MB", param_hint=option)
-    base = 1024 if match.group(3) else 1000
-    return int(float(match.group(1)) * base ** " KMGT".index(match.group(2).upper() or " "))
+    return size
 
 
 # -- training --------------------------------------------------------------------------------------

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import click
 
 from graphc.cli import completion
+from graphc.cli.budgets import budget_options, has_budgets
 from graphc.cli.file_arguments import read_text
 from graphc.cli.page import PageView, write_page
-from graphc.cli.run import order_option, shown_warnings, sparse_option, strategy_option
+from graphc.cli.run import order_option, plan_of, shown_warnings, sparse_option, strategy_option
 from graphc.support.files import write_whole
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ output_option = click.option(
     "worker or server.0.",
 )  # fmt: skip
 @click.option("--kernels", is_flag=True, help="Print the kernels that the compiled step runs.")
+@budget_options
 @click.option("--diff", is_flag=True, help="Print what the pass changed, as a diff of the IR text.")
 @output_option
 def show_command(
@@ -80,6 +82,8 @@ def show_command(
         write_page(file, strategy, order, sparse, view, program, output)
         return
     kernels = kernels or after in STAGES
+    if has_budgets() and file.suffix != ".gir":
+        plan_of(file, strategy, None, order, sparse=sparse)  # it checks them
 
     if form not in FORMATS:
         raise click.UsageError(f"there is no format '{form}'; known: {', '.join(FORMATS)}, html")

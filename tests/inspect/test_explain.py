@@ -96,7 +96,15 @@ def check_causes(example: str, strategy: str) -> None:
 
 
 def consumers_of_all(graph: Graph, name: str) -> list[tuple[str, str]]:
-    return [(c.name, c.end) for c in consumers_of(graph, name)]
+    """With those of its copies, in later loops or gathered again: without the first, a later one
+    would have its name."""
+    node, values = graph[name], values_behind(graph, name)
+    copies = [
+        n.name for n in graph
+        if n.because and n.type == node.type and values_behind(graph, n.name) == values
+    ]  # fmt: skip
+    copied = any(graph[x].because.by in ("loops", "regather") for x in copies)  # type: ignore[union-attr]
+    return [(c.name, c.end) for x in (copies if copied else [name]) for c in consumers_of(graph, x)]
 
 
 def without(graph: Graph, consumers: list[tuple[str, str]]) -> Graph:

@@ -187,25 +187,25 @@ class Program:
 
         With owned variables devices differ: this is the mean over all of them.
         """
-        starts = self._starts()
-        return round(sum(_sent(x, self.buffers[x.operand], self.mesh) * n for x, n in starts))
+        return round(sum(sent * n for _, n, sent in self.sends()))
 
     @property
     def sent_by_link(self) -> dict[Link, float]:
         """The same by link, fast links first: of those that the devices of the mesh have."""
         mesh, known = self.mesh, {a.link for a in self.mesh.space}
         total = {link: 0.0 for link in LINKS if link in known}
-        for x, n in self._starts():
-            sent = _sent(x, self.buffers[x.operand], mesh) * n
+        for x, n, sent in self.sends():
             for link, part in mesh.shares(x.op.axes).items():
-                total[link] += sent * part
+                total[link] += sent * n * part
         return total
 
-    def _starts(self) -> Iterator[tuple[Start, int]]:
-        """Every collective, and how often a step runs it."""
+    def sends(self) -> Iterator[tuple[Start, int, float]]:
+        """Every collective, how often a step runs it, and the bytes that a device sends in one."""
         for x in (*self.body, *self.commit):
             inside, turns = (x.body, x.turns) if isinstance(x, Loop) else ((x,), 1)
-            yield from ((y, turns) for y in inside if isinstance(y, Start))
+            for y in inside:
+                if isinstance(y, Start):
+                    yield y, turns, _sent(y, self.buffers[y.operand], self.mesh)
 
 
 def _sent(start: Start, operand: Buffer, mesh: Mesh) -> float:

@@ -1,0 +1,66 @@
+"""The options that deny communication, as errors of the compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from graphc.cli.drivers import keep
+
+if TYPE_CHECKING:
+    from graphc.frontend.module import Module
+    from graphc.plan.plan import Plan
+    from graphc.strategies import Strategy
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def _read(context: click.Context, option: click.Parameter, value: Any) -> None:
+    """Keep the value for `check_chosen_budgets`. A wrong one is refused before anything runs."""
+    if value:
+        from graphc.plan.budgets import communication_limit, parse_budget
+
+        for text in value if option.multiple else ():
+            parse_budget(text)
+        value = value if option.multiple else communication_limit(value)
+    keep(context, option, value)
+
+
+def budget_options(command: Command) -> Command:
+    """Add the options to a command; `check_chosen_budgets` reads them."""
+    options: list[Callable[[Command], Command]] = [
+        click.option(
+            "--deny", multiple=True, metavar="BUDGET", expose_value=False, callback=_read,
+            help="Fail if a step has such a collective: 'all_gather > 8MB', 'any >= 1MiB', or "
+            "all_to_all for none at all. The bytes are those that a device sends for it in a step. "
+            "May be repeated.",
+        ),
+        click.option(
+            "--max-comm", metavar="SIZE", expose_value=False, callback=_read,
+            help="Fail if a device sends more than this in a step, such as 50MB.",
+        ),
+    ]  # fmt: skip
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def has_budgets() -> bool:
+    """Whether the running command was given a budget."""
+    context = click.get_current_context(silent=True)
+    meta = context.meta if context else {}
+    return bool(meta.get("graphc.deny") or meta.get("graphc.max_comm"))
+
+
+def check_chosen_budgets(
+    plan: Plan, module: Module | None = None, strategy: Strategy | None = None, bucket: int = 0
+) -> None:
+    """Raise G0407 to G0409 as the options of the running command say."""
+    if has_budgets():
+        from graphc.inspect.explain.over_budget import check_budgets
+
+        meta = click.get_current_context().meta
+        given: dict[str, Any] = {"module": module, "strategy": strategy, "bucket": bucket}
+        check_budgets(plan, meta.get("graphc.deny", ()), meta.get("graphc.max_comm"), **given)

@@ -1,0 +1,122 @@
+"""Budgets as compile errors: which collective is over, where it comes from, and why it is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from graphc.frontend.module import Module
+from graphc.inspect.explain.compiled import CompiledStep, compiled_step
+from graphc.ir.graph import Because
+from graphc.lowering.program.instructions import Start
+from graphc.plan.budgets import (
+    OverBudget,
+    collectives,
+    communication_limit,
+    over_budget,
+    parse_budget,
+)
+from graphc.plan.plan import Plan
+from graphc.runtime.backends.backend import Backend
+from graphc.runtime.machine.memory_limits import check_peak
+from graphc.strategies import Strategy
+from graphc.support.errors import GraphcError, Span
+
+Label = tuple[Span, str]
+LARGEST = 3  # collectives that are named if all together are over
+
+
+def check_limits(
+    plan: Plan,
+    backend: Backend,
+    peak: int | None,
+    deny: Sequence[str],
+    max_comm: int | str | None,
+    module: Module,
+    strategy: Strategy,
+    bucket: int = 0,
+) -> None:
+    """Raise G0406 if a device needs more memory than `peak`, and what `check_budgets` raises."""
+    if peak is not None:
+        check_peak(plan, backend, peak)
+    if deny or max_comm is not None:
+        check_budgets(plan, deny, max_comm, module, strategy, bucket)
+
+
+def check_budgets(
+    plan: Plan,
+    deny: Iterable[str] = (),
+    max_comm: int | str | None = None,
+    module: Module | None = None,
+    strategy: Strategy | None = None,
+    bucket: int = 0,
+) -> None:
+    """Raise G0408 if a step has a collective that is denied, G0409 if a device sends more than
+    `max_comm` bytes in a step, G0407 if one of the budgets can't be read.
+
+    deny:     see graphc.plan.budgets
+    max_comm: bytes, or a text such as "50MB", of `Plan.sent_bytes`: what a device sends in a step,
+              on average over the devices, and over the steps if replicas meet every few
+    module, strategy, bucket: what the plan was compiled from, to say why a collective is there
+    """
+    budgets = [parse_budget(text) for text in deny]
+    limit = communication_limit(max_comm)
+    found = over_budget(plan, budgets) if budgets else []
+    if found:
+        raise _denied(plan, found, _label(found[0], module, strategy, bucket))
+    if limit is not None and plan.sent_bytes > limit:
+        most = sorted(collectives(plan), key=lambda c: -c[2])[:LARGEST]
+        raise GraphcError(
+            "G0409",
+            f"{plan.strategy} sends {plan.sent_bytes:,} bytes from each device in a step, "
+            f"the limit is {limit:,}",
+            labels=_sizes(most),
+            help="`graphc why FILE` lists all of them with their reasons",
+        )
+
+
+def _denied(plan: Plan, found: Sequence[OverBudget], label: tuple[Span | None, str]) -> GraphcError:
+    worst, (line, reason) = found[0], label
+    rest = len(found) - 1
+    more = f"; {rest} more {'is' if rest == 1 else 'are'} denied" if rest else ""
+    where = f" of '{worst.program}'" if worst.program != "train" else ""
+    text = f"%{worst.start.node}{where} ({worst.start.op.name}) sends {worst.bytes:,.0f} bytes"
+    ask = f"`graphc why FILE %{worst.start.node} --strategy '{plan.strategy}'`"
+    apart = line is not None and line != worst.start.origin
+    return GraphcError(
+        "G0408",
+        f"{text} from each device in a step: '{worst.budget}' is denied{more}",
+        span=worst.start.origin,
+        labels=((line, reason),) if apart and line is not None else (),
+        help=(f"{reason}; " if reason and not apart else "") + f"{ask} prices the alternatives",
+    )
+
+
+def _sizes(most: Iterable[tuple[str, Start, float]]) -> tuple[Label, ...]:
+    return tuple(
+        (start.origin, f"%{start.node}, {start.op.name}: {sent:,.0f} bytes")
+        for _, start, sent in most
+        if start.origin is not None
+    )
+
+
+# -- reasons: only where there is an error, since all passes run again for them --------------------
+
+
+def _label(
+    worst: OverBudget, module: Module | None, strategy: Strategy | None, bucket: int
+) -> tuple[Span | None, str]:
+    """The line of who needs a collective, and why; nothing is known of a plan from a file."""
+    if module is None:
+        return None, ""
+    step = compiled_step(module, strategy, worst.program, bucket)
+    node = step.graph.nodes.get(worst.start.node)
+    if node is None or node.because is None:
+        return None, ""
+    return _line_of_consumer(step, node.because), str(node.because)
+
+
+def _line_of_consumer(step: CompiledStep, b: Because) -> Span | None:
+    node = step.graph.nodes.get(b.consumer) if not b.end else None
+    if b.end == "update" and b.consumer in step.graph.variables:
+        return step.graph.variables[b.consumer].origin
+    return node.origin if node else None
