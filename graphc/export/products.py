@@ -9,6 +9,7 @@ from graphc.export.onnx_graph import OnnxGraph
 from graphc.export.rules import OnnxCall, rule, summed
 from graphc.ops.contract import Einsum, grouped_letters, parse_spec
 from graphc.ops.reshape import Reshape
+from graphc.ops.slicing import Pad
 from graphc.ops.windows import Windows
 
 
@@ -64,7 +65,8 @@ def _convolution(g: OnnxGraph, call: OnnxCall, seen: OnnxCall) -> str:
     """ONNX has the channels in front of the places."""
     assert isinstance(seen.op, Windows)
     rank = len(seen.op.at)
-    x = moved(g, seen.operands[0], [0, rank + 1, *range(1, rank + 1)])
+    x, low, high = _unpadded(g, seen.operands[0], rank)
+    x = moved(g, x, [0, rank + 1, *range(1, rank + 1)])
     w, t = call.operands[1], call.types[1]
     groups = t.shape[rank + 1] if t.rank == rank + 3 else 1
     w = moved(g, w, [*range(rank + 1, t.rank), rank, *range(rank)])
@@ -73,7 +75,20 @@ def _convolution(g: OnnxGraph, call: OnnxCall, seen: OnnxCall) -> str:
         w = g.op("Reshape", w, g.integers(shape))
     y = summed(
         g, call, "Conv", [x, w], kernel_shape=seen.op.sizes, strides=seen.op.strides,
-        dilations=seen.op.dilations, group=groups,
+        dilations=seen.op.dilations, pads=[*low, *high], group=groups,
     )  # fmt: skip
     y = moved(g, y, [0, *range(2, rank + 2), 1])
     return g.reshaped(y, call.type) if t.rank == rank + 3 else y
+
+
+def _unpadded(g: OnnxGraph, x: str, rank: int) -> tuple[str, list[int], list[int]]:
+    """x without the zeros around its places; how many there are before and behind each."""
+    low, high = [0] * rank, [0] * rank
+    while (made := g.calls.get(x)) is not None:
+        op = made.op
+        if not isinstance(op, Pad) or op.inner or not 1 <= op.dim <= rank:
+            break
+        low[op.dim - 1] += op.low
+        high[op.dim - 1] += op.high
+        (x,) = made.operands
+    return x, low, high

@@ -294,7 +294,7 @@ def test_a_product_with_windows_is_a_conv_without_them() -> None:
     image = {"x": draw(2, 6, 5, 4)}
     for layer in (layers.Conv2d(4, 6, 3), layers.Conv2d(4, 6, (2, 1), 2, 1, (1, 2), 2)):
         found = kinds(lambda p, b: p(b["x"]), layer, image)
-        assert "Conv" in found and not {"Einsum", "Gather"} & {*found}
+        assert "Conv" in found and not {"Einsum", "Gather", "Pad"} & {*found}
 
 
 def test_windows_that_something_else_needs_too_stay() -> None:
@@ -304,6 +304,15 @@ def test_windows_that_something_else_needs_too_stay() -> None:
 
     found = kinds(forward, draw(2, 3, 4), {"x": draw(2, 5, 3)})
     assert {"Conv", "Gather"} <= {*found}
+
+
+def test_zeros_that_something_else_needs_too_stay() -> None:
+    def forward(w: Any, batch: Any) -> Any:
+        x = np.pad(batch["x"], ((0, 0), (1, 2), (1, 0)))  # zeros of a channel are none of a Conv's
+        return nn.conv1d(x, w, padding=2) + np.sum(x, axis=(1, 2), keepdims=True)
+
+    found = kinds(forward, draw(2, 4, 4), {"x": draw(2, 5, 3)})
+    assert {"Conv", "Pad"} <= {*found}
 
 
 def test_other_products_with_windows_are_no_conv() -> None:
