@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from graphc import callbacks, data, init, layers, nn, optim
     from graphc.api import StepTrainer, compile
     from graphc.autodiff.reverse_mode import gradients
+    from graphc.comparison.comparison import compare
     from graphc.compiler.driver import compile_module
     from graphc.frontend.language.load import load_module, module_of_source
     from graphc.frontend.numpy.custom_gradient import custom_gradient
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
 _WHERE = {
     "compile": ("graphc.api", "compile"),
     "StepTrainer": ("graphc.api", "StepTrainer"),
+    "compare": ("graphc.comparison.comparison", "compare"),
     "param": ("graphc.frontend.numpy.declare", "param"),
     "state": ("graphc.frontend.numpy.declare", "state"),
     "hyper": ("graphc.frontend.numpy.declare", "hyper"),
@@ -112,6 +114,7 @@ __all__ = [
     "Strategy",
     "Trainer",
     "callbacks",
+    "compare",
     "compile",
     "compile_module",
     "custom_gradient",

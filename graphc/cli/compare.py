@@ -71,9 +71,8 @@ def compare_command(
     """
     from graphc.cli.run import bytes_of, shown_warnings
     from graphc.comparison.candidates import candidates
+    from graphc.comparison.comparison import advised
     from graphc.comparison.measure import Runs, measure
-    from graphc.comparison.recommend import recommend
-    from graphc.comparison.table import as_record, table
     from graphc.frontend.language.load import load_module
     from graphc.support.files import check_writable
 
@@ -86,17 +85,11 @@ def compare_command(
         batches = _batches(module, steps)
         runs = Runs(batches, rounds, backend, slowed)
         measured = measure(module, chosen, runs, _telling(quiet or as_json))
-    advice = recommend(measured, limit)
+    found = advised(file.name, measured, len(batches), limit)
     if plot is not None:
-        from graphc.comparison.plot import plot as picture
-        from graphc.support.files import write_whole
-
-        write_whole(plot, picture(measured, advice, f"{file.name}: {len(batches)} steps").encode())
-    if as_json:
-        click.echo(in_json(as_record(measured, advice, len(batches))))
-    else:
-        click.echo(table(measured, advice, len(batches)))
-    if advice.candidate is None:
+        found.save_plot(plot)
+    click.echo(in_json(found.record()) if as_json else str(found))
+    if found.take is None:
         raise click.exceptions.Exit(1)
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from math import isfinite
 from statistics import fmean
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -117,14 +118,17 @@ class Contestant:
 
 
 def measure(
-    module: Module, chosen: Sequence[Candidate], runs: Runs, each: Each = lambda text: None
-) -> list[Measured]:
+    module: Module, chosen: Sequence[Candidate], runs: Runs, each: Each = lambda text: None,
+    start: Mapping[str, Any] = MappingProxyType({}),
+) -> list[Measured]:  # fmt: skip
     """What the candidates show, in their order. One that can't be compiled, or fails, says why.
+
+    start: first values of variables that the module does not make itself
 
     Raises G0701 and G0702 for a backend that isn't there.
     """
     plugins.backend(runs.backend)
-    start = first_values(compile_module(module, OneDevice()))
+    start = first_values(compile_module(module, OneDevice())) | dict(start)
     found: dict[Candidate, Measured] = {}
     with ExitStack() as stack:
         there: list[Contestant] = []

@@ -16,7 +16,7 @@ the same. Functions of networks, optimizers and initializers are in [operations]
 """
 OTHER_PAGES = ("init", "layers", "nn", "optim")  # modules that have pages of their own
 SECTIONS = {
-    "Training": "compile StepTrainer Checkpoints Trainer rebatch replica_streams",
+    "Training": "compile compare StepTrainer Checkpoints Trainer rebatch replica_streams",
     "In a step": "param state update report minimize hyper step_count training scope",
     "Gradients": "grad value_and_grad vjp stop_gradient custom_gradient custom_op",
     "Strategies, modules, plans": "Strategy parse_strategy load_module module_of_source "
