@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Never, NoReturn, Self
 
 from graphc.compiler.plan_cache import compiled
-from graphc.export.onnx_file import PredictionGraph, write_onnx
+from graphc.export.onnx_file import export_onnx
 from graphc.frontend.module import Module
 from graphc.frontend.numpy.other_words import COMPILE_WORDS, TRAINER_WORDS, of_trainer
 from graphc.frontend.numpy.trace import TracedStep
@@ -393,16 +393,15 @@ class StepTrainer:
 
     def to_onnx(self, path: str | Path, *, reports: Sequence[str] = ()) -> None:
         """Write what `predict` computes on one device, with the present weights, as an ONNX file.
-        Needs `pip install 'graphc[onnx]'`.
+        All processes of a job call it, and process 0 writes. Needs `pip install 'graphc[onnx]'`.
 
         reports: which reports are outputs; by default those that are arrays, or what a forward-only
                  function returns
 
-        Raises G0512 for a path that can't be written, G0624 for a report that there is not, G0651
-        for what ONNX can't compute, G0652 for more than 2 GiB, G0653 without the extra. Warns
-        (G0654) if the model takes batches of one size only.
+        Raises G0512 for a path that can't be written, G0624 for an unknown report, G0651 to G0653
+        for a model that can't be. Warns (G0654) if it takes batches of one size only.
         """
-        write_onnx(path, PredictionGraph.of_module(self.module, reports), self.variables())
+        export_onnx(path, self.module, self.trainer, reports)
 
     def close(self) -> None:
         """End the devices' threads."""

@@ -17,6 +17,7 @@ from graphc.ir.graph import Graph, Node
 from graphc.ir.types import TensorType
 from graphc.lowering.program.program import PREDICT
 from graphc.plan.plan import Plan
+from graphc.runtime.trainer import Trainer
 from graphc.support.errors import GraphcError, GraphcWarning, did_you_mean
 from graphc.support.files import write_whole
 
@@ -70,6 +71,16 @@ class PredictionGraph:
         names = _chosen(reports, graph, [n for n in graph.outputs if n in plan.reports])
         batch = 0 if name == short else _examples(graph)
         return cls(prediction(graph, names), batch)
+
+
+def export_onnx(
+    path: str | Path, module: Module, trainer: Trainer, reports: Sequence[str] = ()
+) -> None:
+    """Write what a module predicts with the present values of a trainer; see `write_onnx`.
+    All processes of a job call it, and process 0 writes."""
+    predicts, values = PredictionGraph.of_module(module, reports), trainer.variables()
+    if trainer.processes.index == 0:
+        write_onnx(path, predicts, values)
 
 
 def write_onnx(path: str | Path, predicts: PredictionGraph, values: Mapping[str, Array]) -> None:

@@ -6,7 +6,8 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import onnx
@@ -18,7 +19,7 @@ import graphc
 from graphc import layers, nn
 from graphc.compiler.driver import compile_module
 from graphc.export.model import onnx_model
-from graphc.export.onnx_file import PredictionGraph, write_onnx
+from graphc.export.onnx_file import PredictionGraph, export_onnx, write_onnx
 from graphc.frontend.module import Module
 from graphc.runtime.trainer import Trainer
 from graphc.support.errors import GraphcError, GraphcWarning
@@ -322,3 +323,16 @@ def test_other_products_with_windows_are_no_conv() -> None:
 
     found = kinds(forward, draw(3, 2, 4), {"x": draw(2, 5, 3)})
     assert "Conv" not in found
+
+
+def test_of_several_processes_the_first_writes(tmp_path: Path) -> None:
+    class Second:
+        """What is asked of a trainer in process 1."""
+
+        processes = SimpleNamespace(index=1)
+
+        def variables(self) -> dict[str, Any]:
+            return {"w": np.zeros((3, 4), np.float32)}
+
+    export_onnx(tmp_path / "m.onnx", forward_module(), cast("Trainer", Second()))
+    assert not (tmp_path / "m.onnx").exists()
