@@ -186,6 +186,11 @@ def test_a_step_for_one_batch_size_gives_a_model_for_it(tmp_path: Path) -> None:
     with trainer, pytest.warns(GraphcWarning, match=r"batches of 6 examples only: %\S+ = argsort"):
         model = saved(trainer, tmp_path)
         agree(model, batch, {"output": trainer.predict([batch])})
+        of_plan = PredictionGraph.of_plan(compile_module(trainer.module))
+        assert (of_plan.batch, of_plan.signature) == (6, "x f32[6,3] -> output f32[6]")
+        with pytest.warns(GraphcWarning, match="batches of 6 examples only: so does the step"):
+            write_onnx(tmp_path / "model.onnx", of_plan, trainer.variables())
+        agree(onnx.load(tmp_path / "model.onnx"), batch, {"output": trainer.predict([batch])})
     assert model.graph.input[0].type.tensor_type.shape.dim[0].dim_value == 6
 
 

@@ -127,6 +127,15 @@ def test_the_first_of_equal_entries_counts() -> None:
             check(op_named(name)(dim=1), np.maximum(x, 0).astype(dtype.numpy))
 
 
+def test_a_nan_is_the_largest_and_the_smallest_entry_and_the_last() -> None:
+    x = np.array([[1, np.nan, 3], [np.inf, np.nan, -np.inf], [np.nan, np.nan, 0], [2, 1, 2]])
+    for dtype in (F64, F32, F16, BF16):
+        for name in ("reduce_max", "reduce_min", "reduce_sum"):
+            check(op_named(name)(over=(1,)), x.astype(dtype.numpy))
+        for name in ("argmax", "argmin", "argsort", "cumsum"):
+            check(op_named(name)(dim=1), x.astype(dtype.numpy))
+
+
 def test_casts_round_as_numpy() -> None:
     x = np.array([0.5, 1.5, -0.5, -1.5, 2.999, -2.999, 0.0, 1e-8, 2049, 2051, 65519], np.float64)
     for to in (F32, F16, BF16, I32, I64, BOOL):
