@@ -219,6 +219,8 @@ def tooltip_of(node: Node) -> str:
 
 def clean(text: str) -> str:
     """The text on one line, without characters that XML or terminals do not accept."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 

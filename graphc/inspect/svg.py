@@ -184,7 +184,7 @@ class Canvas:
             end = f">{told}</path>" if told else "/>"
             yield f'<path class="{" ".join(words[:4])}" d="{path}" marker-end="url(#to)"{end}'
             label = self.scene.details[i].label if self.scene.details else ""
-            if label and self.scene.details[i].count == 1:
+            if label and self.scene.details[i].count == 1 and "over" not in words:
                 yield _text("label", *middle, clip(label, _LABEL))
 
     def _passes_over(self, a: int, b: int) -> bool:

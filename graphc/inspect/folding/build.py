@@ -11,6 +11,7 @@ from graphc.inspect.folding.repeats import fold_repeats
 from graphc.inspect.folding.tree import BoxGroup, Fold, GroupTree, Level
 from graphc.inspect.scene import Kind, ScenePart, clean
 from graphc.ir.graph import Graph
+from graphc.support.gc_pause import collector_paused
 
 WRAPS = 0.6  # of the values of a part: a function that has more is all of the model, not a part
 FEW = 3  # outputs, inputs or variables that are boxes of their own at every level
@@ -26,6 +27,11 @@ _OPENS = {
 
 def group_tree(graph: Graph) -> GroupTree:
     """The tree of groups of a graph: linear in its nodes and edges, the same for the same graph."""
+    with collector_paused():
+        return _tree(graph)
+
+
+def _tree(graph: Graph) -> GroupTree:
     items = items_of(graph)
     parts = drafted(graph, items)
     forward, backward = parts[ScenePart.FORWARD], parts[ScenePart.BACKWARD]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from graphc.inspect.folding.build import group_tree
 from graphc.inspect.folding.tree import GroupTree, Level
 from graphc.inspect.folding.words import box_of, carried_words, title_of
-from graphc.inspect.scene import Box, EdgeDetail, Scene, ScenePart, clean, scene
+from graphc.inspect.scene import Box, EdgeDetail, Kind, Scene, ScenePart, clean, scene
 from graphc.ir.graph import Graph
 
 SCREEN = 45  # boxes that fit on a screen
@@ -68,7 +68,9 @@ def _beside(boxes: Sequence[Box]) -> Sequence[Box]:
     index = {box.name: i for i, box in enumerate(boxes) if box.name.startswith(forward)}
     return [
         replace(box, beside=index[twin])
-        if (twin := forward + box.name.removeprefix(back)) in index and twin != box.name
+        if box.kind is Kind.COMPUTE
+        and (twin := forward + box.name.removeprefix(back)) in index
+        and twin != box.name
         else box
         for box in boxes
     ]

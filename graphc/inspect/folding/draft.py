@@ -8,14 +8,13 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import NamedTuple
 
-from graphc.inspect.folding.items import Item, gradients_served, variables_served
+from graphc.inspect.folding.items import EXCHANGED, Item, gradients_served, variables_served
 from graphc.inspect.folding.tree import Fold
 from graphc.inspect.scene import Kind, ScenePart
 from graphc.ir.graph import Graph, Node
 from graphc.ir.registry import COMPOSITES
 from graphc.ops.collective import Conversion
 
-EXCHANGED = (Kind.SPACE, Kind.TIME)
 MANY = 100  # users of an exchanged variable that are asked where it belongs
 DEEPEST = 12  # scopes in scopes; what lies deeper is of the last one
 
@@ -155,7 +154,7 @@ class _Paths:
         """Whether a value of the backward part only ends a gradient, as a division by the length
         of the batch does: it has the form of the variable, as what it is computed from has."""
         variable = self.gradients[i]
-        if not self._is_trained(variable) or not node.op.elementwise:
+        if variable not in self.optimizers or not node.op.elementwise:
             return False
         shape = self.graph.variables[variable].type.shape
         sources = [self.items[x].source for x in self.items[i].operands]

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from graphc.inspect.scene import Kind, ScenePart, ends_of, kind_of, part_of
 from graphc.ir.graph import Graph, Node
 
+EXCHANGED = (Kind.SPACE, Kind.TIME)
+
 
 @dataclass(frozen=True, slots=True)
 class Item:
@@ -34,7 +36,9 @@ def items_of(graph: Graph) -> list[Item]:
     for i, node in enumerate(graph):
         operands = tuple(index[x] for x in node.operands)
         kind = kind_of(node)
-        constant = not node.op.source and all(items[x].source < 0 for x in operands)
+        exchanged = kind in EXCHANGED and not node.op.same_entries
+        outside = bool(node.op.source) or exchanged  # what is exchanged is always seen
+        constant = not outside and all(items[x].source < 0 for x in operands)
         carried = constant or (node.op.same_entries and len(operands) == 1)
         source = (-1 if constant else items[operands[0]].source) if carried else i
         kind = Kind.CONSTANT if constant else kind
