@@ -39,9 +39,9 @@ def cost_of(node: Node, graph: Graph) -> NodeCost:
     if op.source:
         return FREE
     types = [graph[x].type for x in node.operands]
-    turns = _turns([*types, node.type], graph)
+    turns = _turns(_beside(node, graph), graph)
     if isinstance(op, Conversion):
-        sent = _sent(op, types[0], graph) if op.communicates else 0.0
+        sent = _sent(node, types[0], graph) if op.communicates else 0.0
         moved = 0.0 if op.view else _bytes([*types, node.type], graph) * turns
         return NodeCost(0.0, moved, sent)
     if op.view:
@@ -66,6 +66,16 @@ def _operations(node: Node, types: list[TensorType], graph: Graph) -> float:
     return multiply_adds(rule, shapes) * (2 if adds else 1)
 
 
+def _beside(node: Node, graph: Graph) -> list[TensorType]:
+    """The types by which it is known how often a node runs: its own, those of its operands, and,
+    where each use makes it anew, those of its users."""
+    types = [graph[x].type for x in (*node.operands, node.name)]
+    if node.op.per_use:
+        users = (graph[x] for x in graph.users[node.name])
+        types += [graph[x].type for user in users for x in (*user.operands, user.name)]
+    return types
+
+
 def _turns(types: list[TensorType], graph: Graph, without: tuple[str, ...] = ()) -> int:
     """How often a step runs it: once for every microbatch along the axes where anything varies."""
     varies = (
@@ -84,9 +94,14 @@ def _local(t: TensorType, graph: Graph) -> int:
     return prod(local_shape(t, graph.mesh)) * t.dtype.bytes
 
 
-def _sent(op: Conversion, t: TensorType, graph: Graph) -> float:
-    """The mean over devices; a value that one of them owns is sent by its group only."""
-    shape, mesh = local_shape(t, graph.mesh), graph.mesh
+def _sent(node: Node, t: TensorType, graph: Graph) -> float:
+    """The mean over devices; a value that one of them owns is sent by its group only.
+
+    A sum over leaves is sent in pieces, each as large as the value.
+    """
+    mesh, op = graph.mesh, node.op
+    assert isinstance(op, Conversion)
     homes = (a for a, state in t.placement if isinstance(state, Home) and a not in op.axes)
-    size = prod(shape) * t.dtype.bytes / prod(mesh.axis(a).size for a in homes)
-    return op.sent(size, shape, mesh) * _turns([t], graph, without=op.axes)
+    size = _local(t, graph) / prod(mesh.axis(a).size for a in homes)
+    near = _beside(node, graph) if op.per_use else [t]
+    return op.sent(size, (1,), mesh) * _turns(near, graph, without=op.axes)

@@ -26,9 +26,13 @@ from graphc.text.printer import fields_text, placement_text, type_text
 EXAMPLES = Path(__file__).parents[3] / "examples"
 FEW = [("digits", "mirrored(4)"), ("linear", "zero(2)"), ("pages", "mirrored(2) * accumulate(2)")]
 NAMES = ("autoencoder", "cells", "digits", "digits_cnn", "linear", "pages")
-STRATEGIES = ("one_device", "zero(4)", "mirrored(2) * accumulate(2)", "tensor_split(2)")
+STRATEGIES = (
+    "one_device", "zero(4)", "mirrored(2) * accumulate(2)", "tensor_split(2)",
+    "mirrored(2) * accumulate(2) * reproducible(8)", "parameter_server(2, 2)", "local_sgd(2, every=4)",
+    "zero(2, stage=3) * accumulate(2)", "parameter_server(2, 1, staleness=1)",
+)  # fmt: skip
 MORE = [  # a part of them for CI, the others for the soaks
-    pytest.param(name, strategy, marks=pytest.mark.slow if (i + j) % 4 else pytest.mark.ci)
+    pytest.param(name, strategy, marks=pytest.mark.slow if (i + j) % 9 else pytest.mark.ci)
     for i, name in enumerate(NAMES)
     for j, strategy in enumerate(STRATEGIES)
 ]
