@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -11,13 +11,17 @@ from graphc.cli.file_arguments import read_text
 from graphc.cli.run import shown_warnings
 from graphc.support.files import write_whole
 
+if TYPE_CHECKING:
+    from graphc.inspect.page import History, MeasuredStep
+
 
 class PageView(NamedTuple):
     """What the page shows at first. after: the pass or stage of the lowering, '' for the last pass;
-    level: how much of the graph, '' for what fits on a screen."""
+    level: how much of the graph, '' for what fits on a screen; profile: a file with times."""
 
     after: str
     level: str
+    profile: Path | None = None
 
 
 def write_page(
@@ -45,6 +49,22 @@ def write_page(
                 history = record(module, chosen, program)
     if view.after and view.after not in (known := stage_names(history)):
         raise click.UsageError(f"no pass '{view.after}' ran; known: {', '.join(known)}")
+    measured = _measured(view.profile, history) if view.profile else None
     target = output or Path(f"{file.stem}.html")
-    write_whole(target, to_html(history, view.after, view.level))
+    write_whole(target, to_html(history, view.after, view.level, measured))
     click.echo(f"wrote {target}; open it in a browser", err=True)
+
+
+def _measured(file: Path, history: History) -> MeasuredStep:
+    """The times in a file, which must be those of this step."""
+    from graphc.inspect.page import parse_profile
+
+    try:
+        found = parse_profile(read_text(file))
+    except ValueError as error:
+        raise click.UsageError(f"can't take times from {file}: {error}") from None
+    ours = history.title, history.strategy
+    if ours != (found.name, found.strategy):
+        what = f"{found.name} under {found.strategy}, not of {ours[0]} under {ours[1] or 'nothing'}"
+        raise click.UsageError(f"{file} is a profile of {what}")
+    return found

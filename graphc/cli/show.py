@@ -55,12 +55,17 @@ output_option = click.option(
     "worker or server.0.",
 )  # fmt: skip
 @click.option("--kernels", is_flag=True, help="Print the kernels that the compiled step runs.")
+@click.option(
+    "--profile", type=click.Path(path_type=Path),
+    help="File with what graphc profile --json has printed: its times on the page, as colors.",
+)  # fmt: skip
 @budget_options
 @click.option("--diff", is_flag=True, help="Print what the pass changed, as a diff of the IR text.")
 @output_option
 def show_command(
     file: Path, strategy: str | None, order: str | None, sparse: str | None, after: str, form: str,
-    level: str | None, program: str, kernels: bool, diff: bool, output: Path | None,
+    level: str | None, program: str, kernels: bool, profile: Path | None, diff: bool,
+    output: Path | None,
 ) -> None:  # fmt: skip
     """Print or draw the graph of FILE (.gc) after a compiler pass.
 
@@ -73,17 +78,19 @@ def show_command(
     from graphc.lowering.lower import STAGES
     from graphc.verify.reading import read_ir
 
+    if has_budgets() and file.suffix != ".gir":
+        plan_of(file, strategy, None, order, sparse=sparse)  # it checks them
     if form == "html":
         if diff or kernels:
             raise click.UsageError(
                 "the page has all passes and kernels: leave out --diff, --kernels"
             )
-        view = PageView(_given("after") or "", level or "")
+        view = PageView(_given("after") or "", level or "", profile)
         write_page(file, strategy, order, sparse, view, program, output)
         return
+    if profile:
+        raise click.UsageError("--profile belongs to the page: give --format html, too")
     kernels = kernels or after in STAGES
-    if has_budgets() and file.suffix != ".gir":
-        plan_of(file, strategy, None, order, sparse=sparse)  # it checks them
 
     if form not in FORMATS:
         raise click.UsageError(f"there is no format '{form}'; known: {', '.join(FORMATS)}, html")

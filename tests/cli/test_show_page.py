@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,43 @@ def test_a_graph_in_text_form_has_a_page(folder: Path, call: Call) -> None:
     (folder / "line.gir").write_text(call("show", "line.gc").out)
     assert call("show", "line.gir", "--format", "html").status == 0
     assert (folder / "line.html").exists()
+
+
+@pytest.mark.ci
+def test_the_times_of_a_profile_are_on_the_page(folder: Path, call: Call) -> None:
+    printed = call("profile", "line.gc", "--steps", "2", "--json")
+    assert printed.status == 0, printed.err
+    (folder / "times.json").write_text(printed.out)
+    result = call("show", "line.gc", "--format", "html", "--profile", "times.json")
+    assert result.status == 0, result.err
+    text = (folder / "line.html").read_text().split('id="data">')[1].split("</script>")[0]
+    data = json.loads(text)
+    found = data["measured"]
+    assert found["seconds"] > 0 and all(seconds >= 0 for _, seconds, _, _ in found["kernels"])
+    ran = {tuple(names) for _, _, names in data["execution"]["entries"]}
+    assert {tuple(names) for names, *_ in found["kernels"]} & ran
+    assert {file for file, _, _ in found["lines"]} == {0}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", "not JSON", "1e999", "[" * 100_000, '{"kernel": [{}], "line": []}',
+     '{"kernel": [{"nodes": ["a"], "seconds": NaN, "limit": null, "bound": ""}], "line": []}'],
+)  # fmt: skip
+def test_what_is_no_profile_is_refused(folder: Path, call: Call, text: str) -> None:
+    (folder / "times.json").write_text(text)
+    result = call("show", "line.gc", "--format", "html", "--profile", "times.json")
+    assert result.status != 0
+    assert "it is not what `graphc profile --json` prints" in result.err
+    assert not list(folder.glob("*.html"))
+
+
+def test_a_profile_of_another_strategy_is_refused(folder: Path, call: Call) -> None:
+    times = {"kernel": [], "line": [], "name": "line", "strategy": "zero(8)", "median_seconds": 1}
+    (folder / "times.json").write_text(json.dumps(times))
+    result = call("show", "line.gc", "--format", "html", "--profile", "times.json")
+    assert "is a profile of line under zero(8), not of line under mirrored(2)" in result.err
+    assert "--profile belongs to the page" in call("show", "line.gc", "--profile", "x").err
 
 
 @pytest.mark.parametrize(

@@ -39,10 +39,10 @@ function relayout(keep = -1) {
   layoutScene(scene, measureIn(scene));
   scene.reads = new Map(); // variable -> the node that reads it
   scene.records.forEach((x, i) => { const k = x.record[F.kind]; if (k === KIND.variable || k === KIND.slot) scene.reads.set((textOf(x.record, "attributes").match(/source_name="((?:[^"\\]|\\.)*)"/) || [])[1], i); });
-  scene.most = { cost: 1, sent: 1 };
+  scene.most = { cost: 1, sent: 1, time: 1e-12 };
   for (const box of scene.boxes) if (!box.open) {
     const t = totalsOf(scene, box);
-    scene.most.cost = Math.max(scene.most.cost, t.operations); scene.most.sent = Math.max(scene.most.sent, t.sent);
+    scene.most.cost = Math.max(scene.most.cost, t.operations); scene.most.sent = Math.max(scene.most.sent, t.sent); scene.most.time = Math.max(scene.most.time, t.seconds);
   }
   app.scene = scene; app.hoverBox = -1;
   if (before) {
@@ -180,7 +180,7 @@ function showLegend() {
   const scene = app.scene, found = new Map();
   const add = (color, text) => { if (!found.has(text)) found.set(text, color); };
   if (app.by === "placement") for (const b of scene.boxes) if (b.group < 0) { const text = textOf(scene.records[b.node].record, "placement"); add(placementColor(text), text || "replicated"); }
-  if (app.by === "cost" || app.by === "sent") { add(heat(1), app.by === "cost" ? `${flopsText(scene.most.cost)} on a device` : `${bytesText(scene.most.sent)} sent`); add(heat(0.08), "less"); add(heat(0), "none"); }
+  if (["cost", "sent", "time"].includes(app.by)) { add(heat(1), { cost: `${flopsText(scene.most.cost)} on a device`, sent: `${bytesText(scene.most.sent)} sent`, time: `${secondsText(scene.most.time)} measured` }[app.by]); add(heat(0.08), "less"); add(heat(0), "none"); }
   if (app.by === "kind") {
     for (const p of PARTS) add(palette[p], p);
     for (const x of scene.records) { const k = collectiveOf(x.record) || kindOf(x.record); if (k !== "compute" && k !== "space" && k !== "constant") add(palette[k], { time: "over microbatches", local: "conversion that sends nothing", slot: "optimizer slot" }[k] || k.replace(/_/g, " ")); }
@@ -200,7 +200,7 @@ function showTip(event, ...children) {
 
 function boxTip(event, box) {
   const scene = app.scene, t = totalsOf(scene, box);
-  const costs = [t.operations ? flopsText(t.operations) : "", t.sent ? `${bytesText(t.sent)} sent` : ""].filter(Boolean).join(" · ");
+  const costs = [t.seconds ? shareText(t.seconds) : "", t.operations ? flopsText(t.operations) : "", t.sent ? `${bytesText(t.sent)} sent` : ""].filter(Boolean).join(" · ");
   if (box.group >= 0) { showTip(event, el("b", {}, groups[box.group].title), el("div", { className: "dim" }, `${box.members.length || box.children.length} inside${costs ? " · " + costs : ""} · double click ${box.open ? "closes" : "opens"}`)); return; }
   const r = scene.records[box.node].record, b = r[F.because] >= 0 ? data.reasons[r[F.because]] : null;
   showTip(event, el("b", {}, `%${S[r[F.name]]}`), el("div", {}, el("code", {}, `${textOf(r, "op")} ${textOf(r, "type")} ${textOf(r, "placement")}`)), costs ? el("div", { className: "dim" }, costs) : "", b ? el("div", {}, `because ${S[b[0]]}: ${S[b[1]]}${S[b[3]] ? `: ${S[b[3]]}` : ""}`) : "");
@@ -371,6 +371,7 @@ function startGrips() {
 }
 
 function start() {
+  readMeasured();
   setTheme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", (e) => setTheme(e.matches ? "dark" : "light"));
   $("title").textContent = data.title; $("strategy").textContent = data.strategy || "graph";
@@ -385,7 +386,7 @@ function start() {
   slider.addEventListener("input", () => go(Number(slider.value)));
   $("earlier").onclick = () => go(app.stage - 1); $("later").onclick = () => go(app.stage + 1);
   $("level").append(...LEVEL_NAMES.map((t, v) => el("option", { value: v }, t)));
-  $("colors").append(...[["kind", "color: kind"], ["placement", "color: placement"], ["cost", "color: operations"], ["sent", "color: bytes sent"]].map(([v, t]) => el("option", { value: v }, t)));
+  $("colors").append(...[["kind", "color: kind"], ["placement", "color: placement"], ["cost", "color: operations"], ["sent", "color: bytes sent"], ...(data.measured ? [["time", "color: measured time"]] : [])].map(([v, t]) => el("option", { value: v }, t)));
   $("level").onchange = (e) => { setLevel(Number(e.target.value)); e.target.blur(); };
   $("colors").onchange = (e) => { app.by = e.target.value; showLegend(); refresh(); e.target.blur(); };
   $("minor").onchange = (e) => { app.details = e.target.checked; relayout(); };
@@ -393,7 +394,8 @@ function start() {
   $("fit").onclick = fit; $("closer").onclick = () => zoom(1.3); $("farther").onclick = () => zoom(1 / 1.3);
   $("theme").onclick = flipTheme; $("help").onclick = () => $("keys").showModal();
   startSource(); startPointer(); startKeys(); startSearch(); startGrips(); startTime();
-  app.stage = PASSES - 1; takeLevel(data.level ? LEVEL_NAMES.indexOf(data.level) : fittingLevel());
+  app.stage = PASSES - 1; if (data.measured) { app.by = "time"; $("colors").value = "time"; }
+  takeLevel(data.level ? LEVEL_NAMES.indexOf(data.level) : fittingLevel());
   go(firstStage()); fit(); draw();
   new ResizeObserver(() => { refresh(); paintTime(); }).observe($("stagearea"));
   let theme = "";

@@ -16,6 +16,7 @@ from graphc.inspect.page.costs import cost_of
 from graphc.inspect.page.execution import Execution, execution_of
 from graphc.inspect.page.groups import NodePlace, PathStep, places
 from graphc.inspect.page.history import History, PassResult
+from graphc.inspect.page.measured import MeasuredStep
 from graphc.inspect.page.stages import lowering_stages
 from graphc.ir.graph import Graph, Node, Variable
 from graphc.ir.placement import Mesh, local_shape
@@ -35,8 +36,8 @@ MOST_DEVICES = 64  # that are drawn one by one
 MOST_SOURCE = 1 << 20  # characters of a source file that is shown
 
 
-def page_data(history: History) -> dict[str, Any]:
-    """Everything that the page shows, as plain values."""
+def page_data(history: History, measured: MeasuredStep | None = None) -> dict[str, Any]:
+    """Everything that the page shows, as plain values. measured: by a profile of the step"""
     tables, before = _Tables(), list[int]()
     stages = []
     for result in history.passes:
@@ -52,6 +53,7 @@ def page_data(history: History) -> dict[str, Any]:
         "lowering": _lowering(program, tables) if program else [],
         "devices": _devices(last, program),
         "execution": _execution(execution, tables) if execution else None,
+        "measured": _measured(measured, tables) if measured else None,
         "sources": [{"file": f, "text": _source(f)} for f in tables.files],
     }  # fmt: skip
     return data | tables.plain()
@@ -222,6 +224,16 @@ def _execution(x: Execution, tables: _Tables) -> dict[str, Any]:
         "entries": entries, "buffers": buffers, "loops": list(map(list, x.loops)),
         "arena": x.arena, "variables": x.variables, "constants": x.constants,
     }  # fmt: skip
+
+
+def _measured(x: MeasuredStep, tables: _Tables) -> dict[str, Any]:
+    """Times of kernels and of lines; a node that this graph does not have is left out."""
+    kernels = [
+        [[tables.strings[n] for n in k.nodes if n in tables.strings], k.seconds, k.limit, k.bound]
+        for k in x.kernels
+    ]
+    lines = [[tables.files[f], line, s] for f, line, s in x.lines if f in tables.files]
+    return {"seconds": x.seconds, "kernels": kernels, "lines": lines}
 
 
 def _devices(graph: Graph, program: Program | None) -> dict[str, Any]:

@@ -13,17 +13,21 @@ from typing import Any
 
 from graphc.inspect.page.data import page_data
 from graphc.inspect.page.history import History
+from graphc.inspect.page.measured import MeasuredStep
 
 SCRIPTS = ("model.js", "layout.js", "draw.js", "panels.js", "views.js", "app.js")
 
 
-def to_html(history: History, after: str = "", level: str = "") -> str:
+def to_html(
+    history: History, after: str = "", level: str = "", measured: MeasuredStep | None = None
+) -> str:
     """The page: it needs no network and no other file.
 
     after: the pass, or the stage of the lowering, that it opens at; '': the last pass
     level: how much of the graph it shows at first, a `Level`; '': what fits on a screen
+    measured: what a profile of the step has measured
     """
-    return document(page_data(history) | {"after": after, "level": level})
+    return document(page_data(history, measured) | {"after": after, "level": level})
 
 
 def document(data: dict[str, Any]) -> str:

@@ -47,11 +47,11 @@ function inGroup(g, around) {
 function totalsOf(scene, box) {
   if (box.totals) return box.totals;
   const d = scene.ghosts ? diffOf(scene.stage) : null;
-  const t = { operations: 0, bytes: 0, sent: 0, collectives: new Map(), added: 0, removed: 0, changed: 0 };
+  const t = { operations: 0, bytes: 0, sent: 0, seconds: 0, collectives: new Map(), added: 0, removed: 0, changed: 0 };
   const count = (i) => {
     const x = scene.records[i], r = x.record;
     if (x.ghost) { t.removed++; return; }
-    t.operations += r[F.operations]; t.bytes += r[F.bytes]; t.sent += r[F.sent];
+    t.seconds += measuredOf.get(r[F.name]) || 0; t.operations += r[F.operations]; t.bytes += r[F.bytes]; t.sent += r[F.sent];
     const kind = collectiveOf(r);
     if (kind) t.collectives.set(kind, (t.collectives.get(kind) || 0) + r[F.sent]);
     if (d && d.added.has(x.name)) t.added++;
@@ -60,7 +60,7 @@ function totalsOf(scene, box) {
   box.members.forEach(count);
   for (const c of box.children) {
     const inner = totalsOf(scene, scene.boxes[c]);
-    for (const k of ["operations", "bytes", "sent", "added", "removed", "changed"]) t[k] += inner[k];
+    for (const k of ["operations", "bytes", "sent", "seconds", "added", "removed", "changed"]) t[k] += inner[k];
     inner.collectives.forEach((v, k) => t.collectives.set(k, (t.collectives.get(k) || 0) + v));
   }
   return (box.totals = t);
@@ -78,8 +78,9 @@ function measureIn(scene) {
 
 /** The color of a box, and what a legend says of it. */
 function colorOf(scene, box, by) {
-  if (box.group >= 0 && by !== "cost" && by !== "sent") return palette[exchangeOf(scene, box) || groupKind(scene, box) || PARTS[box.part]];
-  if (by === "cost" || by === "sent") return heat(totalsOf(scene, box)[by === "cost" ? "operations" : "sent"] / (scene.most?.[by] || 1));
+  const total = { cost: "operations", sent: "sent", time: "seconds" }[by];
+  if (box.group >= 0 && !total) return palette[exchangeOf(scene, box) || groupKind(scene, box) || PARTS[box.part]];
+  if (total) return heat(totalsOf(scene, box)[total] / (scene.most?.[by] || 1));
   const { record } = scene.records[box.node], kind = kindOf(record);
   if (by === "placement") return placementColor(textOf(record, "placement"));
   if (kind === "space") return palette[collectiveOf(record)];
@@ -177,7 +178,8 @@ function paintBox(c, scene, box, view, look) {
   }
   c.fillStyle = filled ? color : lit ? palette.lit : palette.paper;
   round(c, left, top, box.w, box.h, r); c.fill();
-  if (!filled && !lit) { c.globalAlpha *= 0.1; c.fillStyle = color; c.fill(); c.globalAlpha /= 0.1; }
+  const alpha = c.globalAlpha;
+  if (!filled && !lit) { c.globalAlpha = alpha * (look.by === "kind" ? 0.1 : 0.32); c.fillStyle = color; c.fill(); c.globalAlpha = alpha; }
   c.strokeStyle = mark ? palette[mark] : color; c.lineWidth = mark ? 2.5 : 1.2;
   c.setLineDash(mark === "removed" || kind === "local" ? [5, 3] : []); c.stroke(); c.setLineDash([]);
   if (!pill) { c.fillStyle = mark ? palette[mark] : color; round(c, left, top, 5, box.h, [r, 0, 0, r]); c.fill(); }

@@ -169,6 +169,25 @@ function merged(before, now) {
   return out;
 }
 
+/** Measured seconds of each node in a step: a kernel's time, divided by the operations of its nodes. */
+const measuredOf = new Map(), measuredLines = new Map(), measuredKernels = new Map();
+function readMeasured() {
+  if (!data.measured) return;
+  const graph = graphOf(PASSES - 1);
+  for (const kernel of data.measured.kernels) {
+    const weights = kernel[0].map((n) => { const at = graph.at.get(n); return at === undefined ? 0 : 1 + R[graph.order[at]][F.operations]; });
+    const total = weights.reduce((a, b) => a + b, 0) || 1;
+    kernel[0].forEach((n, i) => { measuredOf.set(n, (measuredOf.get(n) || 0) + kernel[1] * weights[i] / total); });
+    const key = kernel[0].join();
+    measuredKernels.set(key, [(measuredKernels.get(key)?.[0] || 0) + kernel[1], kernel[2], kernel[3]]);
+  }
+  for (const [file, line, seconds] of data.measured.lines) measuredLines.set(`${file}:${line}`, seconds);
+}
+/** What was measured of a kernel that computes these nodes: [seconds, share of a limit, which], or null. */
+const measuredKernel = (names) => measuredKernels.get(names.join()) || null;
+const shareText = (seconds) => `${secondsText(seconds)}, ${(100 * seconds / data.measured.seconds).toFixed(1)} % of the step`;
+const limitText = (k) => (k[1] >= 0 ? ` (${Math.round(100 * k[1])} % of what the machine can do: ${k[2]})` : "");
+
 // -- text ------------------------------------------------------------------------------------------
 
 function amount(x, base, units) {
@@ -179,7 +198,7 @@ function amount(x, base, units) {
 }
 const bytesText = (x) => amount(x, 1024, ["B", "KiB", "MiB", "GiB", "TiB", "PiB"]);
 const flopsText = (x) => amount(x, 1000, ["FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP"]);
-const secondsText = (x) => (x < 1e-3 ? `${(x * 1e6).toFixed(0)} µs` : x < 1 ? `${(x * 1e3).toFixed(1)} ms` : `${x.toFixed(2)} s`);
+const secondsText = (x) => (x < 1e-6 ? `${(x * 1e9).toFixed(0)} ns` : x < 1e-5 ? `${(x * 1e6).toFixed(1)} µs` : x < 1e-3 ? `${(x * 1e6).toFixed(0)} µs` : x < 1 ? `${(x * 1e3).toFixed(1)} ms` : `${x.toFixed(2)} s`);
 const clipped = (text, n) => (text.length > n ? text.slice(0, n - 1) + "…" : text);
 
 function collectiveOf(record) {

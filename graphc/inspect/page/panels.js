@@ -30,11 +30,18 @@ function showSource(file) {
     const number = i + 1, quotes = text.split('"""').length - 1, prose = quoted || quotes > 0;
     if (quotes % 2) quoted = !quoted;
     const names = lines.get(`${file}:${number}`) || [];
-    const row = el("div", { "data-line": number }, el("i", {}, String(number)), el("b", { style: { background: lineColor(names) } }), el("span", { className: prose ? "s" : "" }, ...(prose ? [text] : colored(text))));
+    const row = el("div", { "data-line": number }, el("i", {}, String(number)), el("b", { style: { background: lineColor(names) } }), ...lineTime(`${file}:${number}`), el("span", { className: prose ? "s" : "" }, ...(prose ? [text] : colored(text))));
     if (names.length) row.classList.add("has");
     code.append(row);
   });
   markLine();
+}
+
+/** The measured time of a line, where there is a profile. */
+function lineTime(key) {
+  if (!data.measured) return [];
+  const seconds = measuredLines.get(key), most = Math.max(...measuredLines.values(), 1e-12);
+  return [el("u", { style: seconds ? { color: heat(seconds / most) } : {}, title: seconds ? shareText(seconds) : "" }, seconds ? secondsText(seconds) : "")];
 }
 
 function lineColor(names) {
@@ -145,7 +152,7 @@ function nodePanel(name) {
     ["compute", r[F.operations] ? flopsText(r[F.operations]) : "none"],
     ["memory", r[F.bytes] ? `${bytesText(r[F.bytes])} read and written, if not fused` : "none: it is a view, or made where it is used"],
     ["sent", r[F.sent] ? `${bytesText(r[F.sent])} from each device` : ""],
-    ["kernel", kernelOf(name)],
+    ["kernel", kernelOf(name)], ["measured", measuredText(name)],
   ]));
   out.push(el("h3", {}, "Operands"), el("div", {}, ...(listed(r[F.operands]) || ["none"])));
   out.push(el("h3", {}, "Used by"), el("div", {}, ...(listed(usersOf(graph).get(name) || []) || ["nothing"])));
@@ -181,6 +188,13 @@ function kernelOf(name) {
   const i = x.entries.findIndex((e) => e[2].includes(name) && e[0] !== "wait");
   if (i < 0) return "";
   return [el("a", { className: "node", tabIndex: 0, onclick: () => { showTab("time"); chooseEntry(i); } }, `${i + 1} of ${x.entries.length}`), x.entries[i][2].length > 1 ? `, fused with ${x.entries[i][2].length - 1} more` : ""];
+}
+
+/** What a profile says of the kernel of a node. */
+function measuredText(name) {
+  const entry = data.measured && data.execution ? data.execution.entries.find((e) => e[2].includes(name) && e[0] !== "wait") : null;
+  const found = entry ? measuredKernel(entry[2]) : null;
+  return found ? `${shareText(found[0])}${limitText(found)}${entry[2].length > 1 ? ", the whole kernel" : ""}` : "";
 }
 
 function story(name) {
@@ -228,6 +242,7 @@ function stepPanel() {
   out.push(rows([
     ["nodes", `${all.length}`], ["parameters", params.length ? `${params.length}: ${bytesText(params.reduce((s, v) => s + v.bytes, 0))}` : ""],
     ["compute", `${flopsText(sum("operations"))} on each device`], ["sent", sum("sent") ? `${bytesText(sum("sent"))} from each device` : "nothing"],
+    ["measured", data.measured ? `${secondsText(data.measured.seconds)}, the median of the profile` : ""],
     ["memory", x ? [`${bytesText(x.arena + x.variables + x.constants)} on a device`] : ""],
   ]));
   const exchanged = all.filter((r) => r[F.kind] === KIND.space);

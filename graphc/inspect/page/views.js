@@ -15,7 +15,8 @@ function startTime() {
   c.setAttribute("aria-label", "Memory in the order of execution");
   timeView.canvas = c;
   const pick = el("select", { "aria-label": "Width of an entry", onchange: (e) => { timeView.scale = e.target.value; paintTime(); } },
-    el("option", { value: "order" }, "each kernel equally wide"), el("option", { value: "operations" }, "by operations"), el("option", { value: "bytes" }, "by bytes moved"));
+    el("option", { value: "order" }, "each kernel equally wide"), el("option", { value: "operations" }, "by operations"), el("option", { value: "bytes" }, "by bytes moved"),
+    ...(data.measured ? [el("option", { value: "seconds" }, "by measured time")] : []));
   view.append(c, el("div", { className: "bar2" }, el("h2", {}, "One step on one device"), el("span", { className: "dim", id: "timenote" },
     `${x.entries.length} kernels and host instructions; arena ${bytesText(x.arena)}, variables ${bytesText(x.variables)}, constants ${bytesText(x.constants)}`), el("span", { className: "gap" }), pick));
   c.addEventListener("mousemove", (e) => { const i = entryAt(e.offsetX); if (i !== timeView.hover) { timeView.hover = i; light(i < 0 ? [] : x.entries[i][2]); paintTime(); } timeTip(e); });
@@ -34,6 +35,7 @@ function entryEdges() {
   const x = data.execution, graph = graphOf(PASSES - 1);
   const weight = x.entries.map((e) => {
     if (timeView.scale === "order") return 1;
+    if (timeView.scale === "seconds") return (measuredKernel(e[2]) || [0])[0];
     let sum = 0;
     for (const n of e[2]) { const at = graph.at.get(n); if (at !== undefined) sum += R[graph.order[at]][F[timeView.scale]]; }
     return sum;
@@ -138,7 +140,7 @@ function chooseEntry(i) {
   let flops = 0, moved = 0;
   for (const n of names) { const at = graph.at.get(n); if (at !== undefined) { flops += R[graph.order[at]][F.operations]; moved += R[graph.order[at]][F.sent]; } }
   $("panel").replaceChildren(el("h2", {}, `${kind} ${i + 1} of ${x.entries.length}`), el("div", { className: "dim" }, `${S[part]}${i === timeView.peak ? ", where memory is at its peak" : ""}`),
-    rows([["compute", flops ? flopsText(flops) : ""], ["sent", moved ? bytesText(moved) : ""], ["alive", `${bytesText(timeView.live[i])} in the arena`]]),
+    rows([["measured", data.measured && measuredKernel(names) ? shareText(measuredKernel(names)[0]) + limitText(measuredKernel(names)) : ""], ["compute", flops ? flopsText(flops) : ""], ["sent", moved ? bytesText(moved) : ""], ["alive", `${bytesText(timeView.live[i])} in the arena`]]),
     el("h3", {}, names.length > 1 ? "Fused into it" : "Node"), el("div", {}, ...(listed(names) || ["nothing of the graph"])),
     el("h3", {}, "Alive now"), ...alive.slice(0, 60).map((b) => el("div", {}, nodeLink(b[0]), el("span", { className: "dim" }, ` ${bytesText(b[1])}`), el("div", { className: "bar" }, el("i", { style: { width: `${100 * b[1] / most}%` } })))));
 }
