@@ -8,10 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from machine_limits import measured_at_once
 
 pytest.importorskip("llvmlite")
 
 Call = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def _measured_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured_at_once(monkeypatch)
 
 
 def test_a_profile_is_a_table_of_each_kind(folder: Path, call: Call) -> None:
@@ -84,13 +90,9 @@ def test_a_program_without_data_has_no_profile(folder: Path, call: Call) -> None
 def test_calibrate_keeps_what_the_machine_can_do(
     folder: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from graphc_numpy.native import limits as native
-
     from graphc.runtime.profiling import limits
 
     monkeypatch.setattr(limits, "cache_folder", lambda: folder / "cache")
-    monkeypatch.setattr(native, "LONG", native.QUICK / 8)
-    monkeypatch.setattr(native, "MOST", 1 << 20)
     done = call("calibrate")
     assert done.status == 0 and "multiply-adds in f32" in done.out and "wrote " in done.out
     assert "measured quickly" not in call("profile", "line.gc", "--steps", 2).out

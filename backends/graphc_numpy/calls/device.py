@@ -98,7 +98,7 @@ class NumpyDevice:
         step = self._steps[program]
         with np.errstate(all="ignore"):
             step.before_commit(supply)
-            self._comm.meet_all()
+            step.agree()
             self.committing = True
             return step.commit()
 
@@ -118,6 +118,7 @@ class _BoundCalls:
         held = ((v, b) for v, b in self.program.variables.items() if site.holds(b))
         self.variables = {name: arrays[b] for name, b in held}
         timed = InstructionTimer.of(recorder, site) if recorder is not None else None
+        self.agree = comm.meet_all if timed is None else timed.log.waited(comm.meet_all)
         self.bound = bound = Binding(site, comm, arrays, timed)
         self.setup = bound.calls(
             self.program.setup

@@ -177,7 +177,7 @@ class NativeDevice:
 
     def _run(self, step: BoundStep, supply: Supply) -> dict[str, Array]:
         step.before_commit(supply)
-        step.across.agree()
+        step.agree()
         self.committing = True
         return step.commit()
 
@@ -229,6 +229,7 @@ class BoundStep:
         self.barrier = new_words(barrier.WORDS)
         self.counts = new_words(len(compiled.regions.found) + 1)
         self.across = Across(comm, any(s.across for s in compiled.regions.found))
+        self.agree = self.recording.waited(self.across.agree)
         bases = self.across.bases(site, lowered.memories, self.blocks)
         self.positions = PositionWords(site, lowered, bases)
         self.flags = CallFlags(site, compiled.homes)

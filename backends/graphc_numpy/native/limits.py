@@ -37,6 +37,7 @@ SUMS = {"avx512": 12, "neon": 6, "avx2": 6}  # vectors of sums that fit into the
 WINDOW = 700_000  # nanoseconds that a time takes, at least
 QUICK, LONG, FEW = 8e6, 50e6, 5  # nanoseconds of a measurement; times that it has at least
 CACHE, EXCHANGED = 24 << 10, 128 << 10  # bytes that a thread works on; that it hands to another
+MIDDLE = 512 << 10, 4 << 20
 MOST, ALL_MOST = 64 << 20, 1 << 30  # bytes that a thread works on at most; that all do
 
 
@@ -81,8 +82,7 @@ class _Measuring:
     def limits(self, quick: bool) -> MachineLimits:
         """All measurements."""
         most = min(MOST, ALL_MOST // self._threads)
-        middle = () if quick else (512 << 10, 4 << 20)
-        sizes = (CACHE, *middle, most)
+        sizes = (CACHE, *MIDDLE, most)
         copy = {n: self._both("copy", n) for n in sizes}
         triad = {n: self._both("triad", n) for n in sizes}
         flops = {kind: self._both(kind, 0) for kind in ("f32", "f64")}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal
 
 from graphc.runtime.backends.site import Site
@@ -32,12 +32,16 @@ class StepRecording:
         self.log.activities += [*_kernels(describer, compiled)]
         self._native = StepLog(threads, _room(compiled))
         self.log.native = self._native.take
-        self.log.lanes = lambda thread: site.rank * threads + thread
+        self.log.machine_threads = lambda thread: site.rank * threads + thread
+
+    def waited(self, call: Callable[[], None]) -> Callable[[], None]:
+        """A call that only waits for all devices, recorded if anything is."""
+        return call if self.log is None else self.log.waited(call)
 
     def in_group(self, group: int, threads: int) -> None:
         """The device is run by a group of so many threads, one device after the other."""
         if self.log is not None:
-            self.log.lanes = lambda thread: group * threads + thread
+            self.log.machine_threads = lambda thread: group * threads + thread
 
     @property
     def address(self) -> int:

@@ -47,9 +47,9 @@ class MachineLimits:
         return one if threads == 1 else every / self.threads
 
     def bytes_of(self, size: float, threads: int) -> float:
-        """Bytes a second of one of so many threads that each work on so many bytes."""
+        """Bytes a second of one of so many threads that each work on so many bytes, or on less."""
         sizes = sorted(self.copy)
-        fitting = next((n for n in sizes if n >= size), sizes[-1])
+        fitting = max((n for n in sizes if n <= size), default=sizes[0])
         rates = [
             one if threads == 1 else every / self.threads
             for one, every in (self.copy[fitting], self.triad[fitting])

@@ -14,7 +14,7 @@ from graphc.runtime.profiling.costs import Cost
 from graphc.runtime.profiling.limits import MachineLimits
 from graphc.runtime.profiling.recorder import Activity, NodeShare
 from graphc.runtime.profiling.rows import BY, By, ProfileRow
-from graphc.runtime.profiling.step_times import StepTimes, lane_times
+from graphc.runtime.profiling.step_times import StepTimes, thread_times
 from graphc.support.errors import Span, source_line
 
 WAITING, PYTHON = "waiting for other threads", "Python: batch, call, results"
@@ -126,7 +126,7 @@ class Profile:
         """The seconds that a thread needs at least for the operations, and for the bytes."""
         assert self.limits is not None
         kind, threads = "f64" if activity.double else "f32", self.threads
-        moved = self.limits.bytes_of(activity.cost.bytes, threads)
+        moved = self.limits.bytes_of(activity.cost.bytes / threads, threads)
         return cost.flops / self.limits.flops_of(kind, threads), cost.bytes / moved
 
     def _add_meetings(self, sums: dict[Any, _Sum]) -> None:
@@ -157,8 +157,8 @@ class Profile:
         """The rows of waiting and of Python."""
         waiting = python = 0
         for step in self.faster:
-            for lane in lane_times(step).values():
-                waiting, python = waiting + lane.waiting, python + lane.python
+            for times in thread_times(step).values():
+                waiting, python = waiting + times.waiting, python + times.python
         shares = {WAITING: waiting / self._whole, PYTHON: python / self._whole}
         return [ProfileRow(k, share * self.seconds, share) for k, share in shares.items()]
 
@@ -205,6 +205,8 @@ def _keys(activity: Activity, by: By) -> Iterator[tuple[Any, float, NodeShare | 
             yield from ((n.name, n.share, n) for n in activity.nodes if n.sent is not None)
         case _ if not activity.nodes:
             yield ("" if by == "line" else activity.text.split("  ")[-1].strip()), 1.0, None
+        case "node":
+            yield from ((n.name, n.share, n) for n in activity.nodes)
         case "op":
             yield from ((n.op, n.share, n) for n in activity.nodes)
         case "line":

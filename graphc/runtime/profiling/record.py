@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import cycle, islice
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from graphc.runtime.backends.backend import Backend
 from graphc.runtime.profiling.limits import MachineLimits, MeasuringBackend, read
 from graphc.runtime.profiling.profile import Profile
 from graphc.runtime.profiling.recorder import Recorder, RecordingBackend
-from graphc.runtime.profiling.step_times import StepTimes, step_times
+from graphc.runtime.profiling.step_times import RecordedStep, StepTimes
 from graphc.support.errors import GraphcError
 
 if TYPE_CHECKING:
@@ -42,19 +42,17 @@ def check_synchronous(asynchronous: object) -> None:
 def recorded_steps(
     step: Callable[[Any], object], recorder: Recorder, batches: Iterable[Any], steps: int,
     warm_up: int = WARM_UP,
-) -> Iterator[StepTimes]:  # fmt: skip
-    """Run steps on batches, again from the first one if they are too few, and give their times.
+) -> tuple[StepTimes, ...]:  # fmt: skip
+    """Run steps on batches, again from the first one if they are too few; their times.
 
-    warm_up: steps before these, which compile and fill the caches. Raises G0606 without a batch.
+    warm_up: steps before these, which compile and fill the caches
     """
-    every = iter(cycle(batches))
-    for number, batch in enumerate(islice(every, warm_up + steps)):
+    found = []
+    for number, batch in enumerate(islice(cycle(batches), warm_up + steps)):
         start = perf_counter_ns()
         step(batch)
-        end = perf_counter_ns()
-        times = step_times(number - warm_up, start, end, recorder.logs)
-        if number >= warm_up:
-            yield times
+        found.append(RecordedStep.of(number - warm_up, start, perf_counter_ns(), recorder.logs))
+    return tuple(step.times for step in found[warm_up:])
 
 
 def profile_steps(
@@ -68,7 +66,7 @@ def profile_steps(
     recorder = Recorder()
     with make(recording(trainer.backend, recorder)) as copy:
         copy.take_up(trainer.saved(), "the trainer's own variables")
-        times = tuple(recorded_steps(copy.step, recorder, batches, steps))
+        times = recorded_steps(copy.step, recorder, batches, steps)
         if not times:
             raise GraphcError("G0606", "there is no batch to make a step of")
         return Profile(info_of(copy), times, _limits(trainer.backend))

@@ -72,12 +72,26 @@ class Activity:
     double: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Records of a device: those of each thread of machine code, and those that Python made."""
+
+    native: list[Records]
+    python: Sequence[tuple[int, ...]]
+
+    @property
+    def by_thread(self) -> list[Records]:
+        """The records of each thread; Python runs on the first one."""
+        own = np.array(list(self.python), np.int64).reshape(-1, FIELDS)
+        return [np.concatenate([own, *self.native[:1]]), *self.native[1:]]
+
+
 class DeviceLog:
     """What one device records of one program.
 
     activities: by number; meeting: what has the number -1
     native:     gives the records of each thread of machine code, and forgets them
-    lanes:      the thread of the machine that each of its threads is
+    machine_threads:      the thread of the machine that each of its threads is
     """
 
     def __init__(self, program: Program, device: int) -> None:
@@ -85,7 +99,7 @@ class DeviceLog:
         self.activities: list[Activity] = []
         self.meeting = Activity(program.name, "meeting", "the devices meet", 0, meets="all")
         self.native: Callable[[], list[Records]] = list
-        self.lanes: Callable[[int], int] = lambda thread: device
+        self.machine_threads: Callable[[int], int] = lambda thread: device
         self._python: deque[tuple[int, ...]] = deque()
 
     def timed(
@@ -107,17 +121,28 @@ class DeviceLog:
         """Keep nothing more of what Python runs."""
         self._python = deque(maxlen=0)
 
+    def waited(self, call: Callable[[], Any]) -> Callable[[], None]:
+        """A call in which Python does nothing but wait for all devices, and which is recorded."""
+        number = len(self.activities)
+        text = f"{'host':8}agree before the first write"
+        self.activities.append(Activity(self.program.name, "exchange", text, 0, meets="all"))
+
+        def run() -> None:
+            start = perf_counter_ns()
+            call()
+            end = perf_counter_ns()
+            self._python.append((number, 0, start, end, end))
+
+        return run
+
     def activity(self, number: int) -> Activity:
         """What a record is about."""
         return self.activities[number] if number >= 0 else self.meeting
 
-    def take(self) -> list[Records]:
-        """The records of each thread since the last time, in the order of time."""
-        found = self.native()
-        own = np.array(self._python, np.int64).reshape(-1, FIELDS)
-        self._python.clear()
-        joined = np.concatenate([own, *found[:1]])
-        return [joined[np.argsort(joined[:, CAME], kind="stable")], *found[1:]]
+    def take(self) -> Taken:
+        """The records since the last time."""
+        python, self._python = self._python, deque(maxlen=self._python.maxlen)
+        return Taken(self.native(), python)
 
 
 class Recorder:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
-By: TypeAlias = Literal["line", "op", "kernel", "collective"]
+By: TypeAlias = Literal["line", "op", "kernel", "collective", "node"]
 BY: tuple[By, ...] = get_args(By)
+SHOWN: tuple[By, ...] = ("line", "op", "kernel", "collective")  # where nothing is said
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,8 @@ from graphc.runtime.profiling.recorder import (
     NUMBER,
     Activity,
     DeviceLog,
+    Records,
+    Taken,
 )
 
 Track: TypeAlias = tuple[int, int]  # device, thread of it
@@ -39,14 +41,15 @@ class StepTimes:
     """One step. begin, end: of the call of `step`
 
     events: of each thread of each device, in the order of time
-    lanes:  which thread of the machine each of them is: threads may run several devices in turn
+    machine_threads: which thread of the machine each of them is: it may run several devices in
+            turn
     """
 
     number: int
     begin: int
     end: int
     events: dict[Track, list[ThreadEvent]]
-    lanes: dict[Track, int]
+    machine_threads: dict[Track, int]
 
     @property
     def nanoseconds(self) -> int:
@@ -55,11 +58,11 @@ class StepTimes:
     @property
     def threads(self) -> int:
         """How many threads of the machine took part."""
-        return len(set(self.lanes.values()))
+        return len(set(self.machine_threads.values()))
 
 
 @dataclass(frozen=True, slots=True)
-class LaneTimes:
+class ThreadTimes:
     """What a thread did in a step, in nanoseconds. Together this is the time of the step.
 
     work:    in kernels, in instructions that Python runs, and in exchanges
@@ -72,30 +75,45 @@ class LaneTimes:
     python: int
 
 
-def step_times(number: int, begin: int, end: int, logs: Iterable[DeviceLog]) -> StepTimes:
-    """The records of a step that has just been run; the logs forget them."""
-    events: dict[Track, list[ThreadEvent]] = {}
-    lanes: dict[Track, int] = {}
-    for log in logs:
-        for thread, records in enumerate(log.take()):
-            found = [
-                ThreadEvent(
-                    log.activity(r[NUMBER]),
-                    r[HOW] >> 1,
-                    bool(r[HOW] & 1),
-                    r[CAME],
-                    r[MET],
-                    r[ENDED],
-                )
-                for r in records.tolist()
-            ]
-            if any(e.worked or e.met > e.came for e in found):
-                track = log.device, thread
-                events.setdefault(track, []).extend(found)
-                lanes[track] = log.lanes(thread)
-    for track, found in events.items():
-        events[track] = sorted(found, key=lambda e: e.came)
-    return StepTimes(number, begin, end, _waiting_apart(events), lanes)
+@dataclass(frozen=True, slots=True)
+class RecordedStep:
+    """A step with the records of its devices, as they were taken behind it.
+
+    They are looked at when all steps are over: the less time lies between two steps, the more are
+    they like those of a training, whose threads do not fall asleep.
+    """
+
+    number: int
+    begin: int
+    end: int
+    taken: list[tuple[DeviceLog, Taken]]
+
+    @classmethod
+    def of(cls, number: int, begin: int, end: int, logs: Iterable[DeviceLog]) -> RecordedStep:
+        """A step that has just been run; the logs forget it."""
+        return cls(number, begin, end, [(log, log.take()) for log in logs])
+
+    @property
+    def times(self) -> StepTimes:
+        """What its threads did."""
+        events: dict[Track, list[ThreadEvent]] = {}
+        machine_threads: dict[Track, int] = {}
+        for log, taken in self.taken:
+            for thread, records in enumerate(taken.by_thread):
+                found = [*_events(log, records)]
+                if any(e.worked or e.met > e.came for e in found):
+                    track = log.device, thread
+                    events.setdefault(track, []).extend(found)
+                    machine_threads[track] = log.machine_threads(thread)
+        in_order = {track: sorted(found, key=lambda e: e.came) for track, found in events.items()}
+        apart = _waiting_apart(in_order)
+        return StepTimes(self.number, self.begin, self.end, apart, machine_threads)
+
+
+def _events(log: DeviceLog, records: Records) -> Iterator[ThreadEvent]:
+    for r in records.tolist():
+        turn, worked = r[HOW] >> 1, bool(r[HOW] & 1)
+        yield ThreadEvent(log.activity(r[NUMBER]), turn, worked, r[CAME], r[MET], r[ENDED])
 
 
 def _waiting_apart(events: dict[Track, list[ThreadEvent]]) -> dict[Track, list[ThreadEvent]]:
@@ -108,7 +126,7 @@ def _waiting_apart(events: dict[Track, list[ThreadEvent]]) -> dict[Track, list[T
             begun[key] = max(begun.get(key, 0), e.ended)
 
     def apart(e: ThreadEvent) -> ThreadEvent:
-        if e.activity.kind != "exchange":
+        if e.activity.kind != "exchange" or not e.worked:
             return e
         return replace(e, met=min(max(begun.get(_exchange(e), e.came), e.came), e.ended))
 
@@ -120,10 +138,10 @@ def _exchange(e: ThreadEvent) -> tuple[str, str, int]:
     return e.activity.program, node, e.turn
 
 
-def lane_gaps(step: StepTimes) -> dict[Track, list[tuple[int, int]]]:
+def waits_by_track(step: StepTimes) -> dict[Track, list[tuple[int, int]]]:
     """When threads wait between calls of machine code, each time on the track that goes on then."""
     found: dict[Track, list[tuple[int, int]]] = {}
-    for events in _by_lane(step).values():
+    for events in _by_thread(step).values():
         first, last = window(step)
         tracks = {id(e): track for track, e in events}
         own = [e for _, e in events]
@@ -133,19 +151,24 @@ def lane_gaps(step: StepTimes) -> dict[Track, list[tuple[int, int]]]:
     return found
 
 
-def lane_times(step: StepTimes) -> dict[int, LaneTimes]:
+def thread_times(step: StepTimes) -> dict[int, ThreadTimes]:
     """What each thread of the machine did."""
     first, last = window(step)
-    lanes = sorted(_by_lane(step).items())
-    return {lane: _times(step, [e for _, e in found], first, last) for lane, found in lanes}
+    machine_threads = sorted(_by_thread(step).items())
+    return {
+        number: _times(step, [e for _, e in found], first, last)
+        for number, found in machine_threads
+    }
 
 
-def _by_lane(step: StepTimes) -> dict[int, list[tuple[Track, ThreadEvent]]]:
+def _by_thread(step: StepTimes) -> dict[int, list[tuple[Track, ThreadEvent]]]:
     """What each thread of the machine did, in order, and on which track."""
-    lanes: dict[int, list[tuple[Track, ThreadEvent]]] = {}
+    machine_threads: dict[int, list[tuple[Track, ThreadEvent]]] = {}
     for track, found in step.events.items():
-        lanes.setdefault(step.lanes[track], []).extend((track, e) for e in found)
-    return {k: sorted(found, key=lambda x: x[1].came) for k, found in lanes.items()}
+        machine_threads.setdefault(step.machine_threads[track], []).extend(
+            (track, e) for e in found
+        )
+    return {k: sorted(found, key=lambda x: x[1].came) for k, found in machine_threads.items()}
 
 
 def window(step: StepTimes) -> tuple[int, int]:
@@ -155,10 +178,10 @@ def window(step: StepTimes) -> tuple[int, int]:
     return first, max((e.ended for e in every), default=step.end)
 
 
-def _times(step: StepTimes, found: Sequence[ThreadEvent], first: int, last: int) -> LaneTimes:
+def _times(step: StepTimes, found: Sequence[ThreadEvent], first: int, last: int) -> ThreadTimes:
     work = sum(e.ended - e.met for e in found)
     waiting = sum(e.met - e.came for e in found) + sum(b - a for a, b in gaps(found, first, last))
-    return LaneTimes(work, waiting, step.nanoseconds - work - waiting)
+    return ThreadTimes(work, waiting, step.nanoseconds - work - waiting)
 
 
 def gaps(found: Sequence[ThreadEvent], first: int, last: int) -> Iterator[tuple[int, int]]:

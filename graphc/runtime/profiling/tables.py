@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from graphc.runtime.profiling.limits import MachineLimits
-from graphc.runtime.profiling.rows import BY, By, ProfileRow
+from graphc.runtime.profiling.rows import SHOWN, By, ProfileRow
 
 if TYPE_CHECKING:
     from graphc.runtime.profiling.profile import Profile
@@ -15,12 +15,13 @@ TITLES = {
     "line": "by source line (estimated: a kernel's time is shared out to the lines fused into it)",
     "op": "by op (estimated likewise)",
     "kernel": "by kernel",
+    "node": "by node (estimated likewise)",
     "collective": "by collective (waiting: for the last device to come)",
 }
 LABEL = 72  # characters of a label, at most
 
 
-def in_words(profile: Profile, by: Sequence[By] = BY, top: int = 10) -> str:
+def in_words(profile: Profile, by: Sequence[By] = SHOWN, top: int = 10) -> str:
     """What a step takes, and its tables. top: how many rows of each are shown, at most."""
     lines = [*_head(profile)]
     for table in by:
@@ -65,11 +66,7 @@ def _table(profile: Profile, rows: Sequence[ProfileRow], top: int, by: By) -> It
     last = "sent" if by == "collective" else "of limit"
     heads = f"{'ms':>9} {'share':>6} {'waiting':>9} {'runs':>5} {'GFLOP/s':>8} {'GB/s':>7}"
     yield f"  {heads} {last:>12}"
-    named, rest = (
-        [r for r in rows if r.runs or r.waiting or r.file],
-        [r for r in rows if not r.runs],
-    )
-    rest = [r for r in rest if r not in named]
+    named, rest = (rows, []) if by == "collective" else (rows[:-2], rows[-2:])
     for row in named[:top]:
         yield _line(row, by)
     if more := named[top:]:

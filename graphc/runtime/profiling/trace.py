@@ -15,7 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from graphc.runtime.profiling.recorder import Activity
-from graphc.runtime.profiling.step_times import StepTimes, ThreadEvent, Track, lane_gaps, window
+from graphc.runtime.profiling.step_times import (
+    StepTimes,
+    ThreadEvent,
+    Track,
+    waits_by_track,
+    window,
+)
 from graphc.support.files import write_whole
 from graphc.support.limits import MAX_DEVICES
 
@@ -87,7 +93,7 @@ def _step(profile: Profile, step: StepTimes, start: int) -> Iterator[Item]:
     """All that happened in a step."""
     name, python = f"step {step.number}", _python(profile)
     yield _slice(name, "step", (python, 0), (step.begin, step.end), start, {})
-    waits, around = lane_gaps(step), window(step)
+    waits, around = waits_by_track(step), window(step)
     for track, events in sorted(step.events.items()):
         place, mine = (_pid(track), track[1]), waits.get(track, [])
         yield _slice(name, "step", place, around, start, {})

@@ -13,7 +13,7 @@ from graphc.runtime.data.batches import Batch
 from graphc.runtime.profiling.profile import Profile
 from graphc.runtime.profiling.record import check_synchronous, info_of, recording
 from graphc.runtime.profiling.recorder import Recorder
-from graphc.runtime.profiling.step_times import StepTimes, step_times
+from graphc.runtime.profiling.step_times import RecordedStep
 from graphc.runtime.results import Metrics
 from graphc.runtime.trainer import Trainer
 
@@ -27,7 +27,7 @@ class TracedTrainer(Trainer):
     def __init__(self, plan: Plan, backend: str | Backend, *, traced: int, **how: Any) -> None:
         check_synchronous(plan.asynchronous)
         self._recorder, self._left = Recorder(), traced + 1
-        self._times: list[StepTimes] = []
+        self._steps: list[RecordedStep] = []
         self._compiled = False  # by a step before
         found = plugins.backend(backend) if isinstance(backend, str) else backend
         super().__init__(plan, recording(found, self._recorder), **how)
@@ -38,9 +38,8 @@ class TracedTrainer(Trainer):
             return super().step(batch)
         start = perf_counter_ns()
         metrics = super().step(batch)
-        times = step_times(self.steps, start, perf_counter_ns(), self._recorder.logs)
-        if self._compiled:
-            self._times.append(times)
+        made = RecordedStep.of(self.steps, start, perf_counter_ns(), self._recorder.logs)
+        self._steps += [made] if self._compiled else []
         self._left, self._compiled = self._left - 1, True
         if not self._left:
             self._recorder.stop()
@@ -49,4 +48,5 @@ class TracedTrainer(Trainer):
     @property
     def recorded(self) -> Profile | None:
         """The steps that were recorded; None if none was made."""
-        return Profile(info_of(self), tuple(self._times)) if self._times else None
+        times = tuple(step.times for step in self._steps)
+        return Profile(info_of(self), times) if times else None
