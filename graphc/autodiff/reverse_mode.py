@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from graphc.autodiff.rule_linearity import is_linear
 from graphc.ir.builder import Builder, Value
@@ -27,6 +28,7 @@ from graphc.ir.leaf_tree import GrowingSum
 from graphc.ir.op import op_named
 from graphc.ir.orders import Order
 from graphc.ir.repeat import Repeater
+from graphc.ir.substitute import substituted
 from graphc.ops.sparse import Gradient, Rows, rows_of, side_by_side
 from graphc.support.errors import GraphcError
 
@@ -66,6 +68,14 @@ class Contributions:
     def _sum(self, *values: Value) -> Value:
         f = values[0].builder
         return f.add(op_named("aggregate")(self.order), values)  # type: ignore[call-arg]
+
+
+class SharedGradient(NamedTuple):
+    """The gradient of one of several results, where their rule has `cotangent`."""
+
+    key: Denominators
+    cotangent: Value
+    g: Value
 
 
 Pending = dict[Denominators, Contributions]
@@ -200,6 +210,7 @@ class _Walk:
     sparse: Collection[str] = ()
     pending: dict[str, Pending] = field(default_factory=dict)
     rows: dict[str, Parts] = field(default_factory=dict)
+    shared: dict[str, list[SharedGradient]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.alike = Repeater(self.f)
@@ -236,8 +247,12 @@ class _Walk:
         """Propagate the gradient of `node` to its operands."""
         f = self.f
         xs = [Value(f, x) for x in node.operands]
-        if node.op.annotates and key and not is_linear(f, xs[1:2], xs[3::2]):
-            key, g = (), _resolve(f, key, g)  # such a rule gets the gradient itself
+        if node.op.annotates:
+            self._check_closed(node)
+            if node.op.shares_rule is not None:
+                self._hand_on(key, g, xs[1], xs[node.op.shares_rule])
+                return
+            key, g, xs[3::2] = self._with_shared(node, key, g, xs)
         slot = node.op.denominator
         at = node.op.looks_up
         if at is not None and node.operands[0] in self.sparse:
@@ -258,7 +273,6 @@ class _Walk:
         """The contributions of a node to the gradients of its operands."""
         y = Value(self.f, node.name)
         if node.op.annotates:
-            self._check_closed(node)
             return list(node.op.grad(self.f, g, y, *xs))  # type: ignore[arg-type]
 
         def make() -> dict[str, Value | None]:
@@ -270,10 +284,35 @@ class _Walk:
 
         return list(self.alike.run(repr(node.op), (g, y, *xs), make).values())
 
+    def _hand_on(self, key: Denominators, g: Value, cotangent: Value, head: Value) -> None:
+        """Give the gradient of a result to the one that has the rule, which comes after it."""
+        self.shared.setdefault(head.name, []).append(SharedGradient(key, cotangent, g))
+        if head.name not in self.pending:
+            self.send(head.name, key, self.f.zeros_like(head))
+
+    def _with_shared(
+        self, node: Node, key: Denominators, g: Value, xs: Sequence[Value]
+    ) -> tuple[Denominators, Value, list[Value]]:
+        """What a gradient rule gets, and what it then gives: the gradients of all results.
+
+        They are divided before, unless the rule is linear, so that they can be divided after it.
+        """
+        f, others = self.f, self.shared.pop(node.name, [])
+        cotangents, slopes = [xs[1], *(s.cotangent for s in others)], list(xs[3::2])
+        alike = all(s.key == key for s in others)
+        if alike and (not key or is_linear(f, cotangents, slopes)):
+            return key, g, substituted(f, slopes, {s.cotangent.name: s.g for s in others})
+        whole = {s.cotangent.name: _resolve(f, s.key, s.g) for s in others}
+        return (), _resolve(f, key, g), substituted(f, slopes, whole)
+
     def _check_closed(self, node: Node) -> None:
         """Raise G0318 if a value with a gradient rule of its own depends on what is differentiated
         by in another way than through the arguments of the rule."""
-        seen, stack = set(node.operands[1:]), [node.operands[0]]
+        rule = node.op.shares_rule
+        arguments = node.operands[1:]
+        if rule is not None:
+            arguments += self.f.nodes[node.operands[rule]].operands[1:]
+        seen, stack = set(arguments), [node.operands[0]]
         while stack:
             name = stack.pop()
             if name in seen:

@@ -70,8 +70,8 @@ def ne(g: OnnxGraph, call: OnnxCall) -> str:
 
 @rule(
     unary.StopGradient, unary.Gradient, unary.GradientRows, derivatives.Primal,
-    derivatives.CustomGradient, replicas.PerReplica, replicas.JoinReplicas, replicas.ReplicaSum,
-    RowIds, Within, Mask,
+    derivatives.CustomGradient, derivatives.CustomResult, replicas.PerReplica,
+    replicas.JoinReplicas, replicas.ReplicaSum, RowIds, Within, Mask,
 )  # fmt: skip
 def same(g: OnnxGraph, call: OnnxCall) -> str:
     """The first operand itself: there is one replica, and a batch has no padding to mask. ONNX

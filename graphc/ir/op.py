@@ -86,6 +86,7 @@ class Op(ABC):
     same_entries: ClassVar[bool] = False  # x's entries, repeated, reordered, converted or selected
     completes: ClassVar[bool] = False  # the end of a gradient: it, its rows, or their indices
     annotates: ClassVar[bool] = False  # is operand 0; the others say what its gradient is
+    shares_rule: ClassVar[int | None] = None  # annotates: the operand that has the gradient rule
     internal: ClassVar[bool] = False  # made by graphc, with no function of its name
     source: ClassVar[str] = ""  # 'input' or 'variable' for a value that comes from outside
     conversion: ClassVar[bool] = False  # changes the placement only, never the global value

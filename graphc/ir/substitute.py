@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from graphc.ir.builder import Builder
 from graphc.ir.value import Value
 
 
-def substituted(f: Builder, values: Sequence[Value], old: Value, new: Value) -> list[Value]:
-    """The values as they are with `new` in the place of `old`: what depends on it is added anew."""
+def substituted(f: Builder, values: Sequence[Value], new: Mapping[str, Value]) -> list[Value]:
+    """The values as they are with others in the places of some nodes: what depends on them is added
+    anew."""
     above: set[str] = set()
     stack = [x.name for x in values]
     while stack:
@@ -17,7 +18,7 @@ def substituted(f: Builder, values: Sequence[Value], old: Value, new: Value) -> 
         if name not in above:
             above.add(name)
             stack += f.nodes[name].operands
-    moved = {old.name: new}
+    moved = dict(new)
     for node in [n for n in f.nodes.values() if n.name in above]:
         if any(x in moved for x in node.operands):
             operands = [moved.get(x) or Value(f, x) for x in node.operands]

@@ -108,7 +108,7 @@ class CustomGradient(Op):
         return ", ".join([own, own, *pairs]) + f" -> {own}"
 
     def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
-        rules = substituted(f, xs[3::2], xs[1], g)  # type: ignore[arg-type]
+        rules = substituted(f, xs[3::2], {xs[1].name: g})  # type: ignore
         parts: list[ValueLike | None] = [None, None]
         for rule in rules:
             parts += [rule, None]
@@ -120,3 +120,37 @@ class CustomGradient(Op):
     @classmethod
     def samples(cls) -> Sequence[tuple[Op, str]]:
         return [(cls(), "f32[3,4], f32[3,4]"), (cls(), "f32[3], f32[3], f32[], f32[]")]
+
+
+@register
+class CustomResult(Op):
+    """`y` is the first operand: one of several results whose gradient rule the third has, too
+
+    The operands are y, a cotangent g, and a `custom_gradient` node whose rule is written with g.
+    """
+
+    annotates = True
+    shares_rule = 2
+    internal = True
+
+    def infer(self, *types: TensorType) -> TensorType:
+        require(len(types) == 3, "custom_result takes a value, a cotangent and another result")
+        y, g, _ = types
+        same = (y.shape, y.dtype) == (g.shape, g.dtype)
+        require(same, f"custom_result: {y} has a gradient of type {g}")
+        return TensorType(y.shape, y.dtype)
+
+    def dims(self, *types: TensorType) -> str:
+        own = letters(types[0].rank)
+        other = " ".join(f"b{d}~" for d in range(types[2].rank)) or "."
+        return f"{own}, {own}, {other} -> {own}"
+
+    def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
+        return None, None, None  # the rule of the third operand gets g, whole
+
+    def run(self, *xs: Array) -> Array:
+        return xs[0].copy()
+
+    @classmethod
+    def samples(cls) -> Sequence[tuple[Op, str]]:
+        return [(cls(), "f32[3,4], f32[3,4], f32[2]")]

@@ -168,6 +168,109 @@ def test_arguments_by_name_are_handed_on_to_both_functions() -> None:
     np.testing.assert_array_equal(slope(lambda x: scaled(x, k=2.0)), 20 + 0 * X)
 
 
+# -- several results ------------------------------------------------------------------------------
+
+
+@graphc.custom_gradient
+def products(x: Any, w: Any) -> Any:
+    """The rule is not linear, and needs the gradients of both results at once."""
+    y = x * w
+
+    def backward(g: Any) -> Any:
+        each, total = g["each"], g["total"]
+        return None, np.sum(np.clip(each + total[:, None], -0.05, 0.05) * x, axis=0)
+
+    return {"each": y, "total": np.sum(y, axis=1)}, backward
+
+
+def slope_of_products(w: Any, x: Any, both: bool) -> Any:
+    n, y = len(x), x * w
+    each, total = both * 2 * y / n, 3 * np.sum(y, axis=1) ** 2 / n
+    return np.sum(np.clip(each + total[:, None], -0.05, 0.05) * x, axis=0)
+
+
+@pytest.mark.parametrize("both", [True, False])
+@pytest.mark.parametrize(
+    "strategy",
+    [*STRATEGIES[1:], *(pytest.param(s, marks=pytest.mark.ci) for s in (
+        "one_device()", "mirrored(2)", "zero(2, stage=3)", "central_storage(2)", "mirrored(2) * reproducible(4)",
+        "tensor_split(3) * mirrored(2)",
+    ))],
+)  # fmt: skip
+def test_one_rule_gets_the_gradients_of_all_results(
+    strategy: str, both: bool, tmp_path: Path
+) -> None:
+    def loss(p: Any, b: Any) -> Any:
+        y = products(b["x"], p["w"])
+        graphc.report("each", y["each"])
+        return np.mean(y["total"] ** 3) + both * np.mean(np.sum(y["each"] ** 2, axis=1))
+
+    x, w = np.random.default_rng(0).standard_normal((8, 3)), np.ones(3)
+    how: dict[str, Any] = {"optimizer": graphc.optim.sgd(1.0), "strategy": strategy}
+    with graphc.compile(loss, {"w": w}, {"x": x}, **how) as trainer:
+        trainer.trainer.plan.save(tmp_path / "a.plan")
+        first, after = trainer.step({"x": x}), trainer.params["w"]
+        np.testing.assert_allclose(after, w - slope_of_products(w, x, both))
+        np.testing.assert_allclose(first["each"], x * w)
+        trainer.step({"x": x[:5]})  # a short batch
+        short = after - slope_of_products(after, x[:5], both)
+        np.testing.assert_allclose(trainer.params["w"], short)
+    plan = graphc.load_plan(tmp_path / "a.plan")
+    with graphc.Trainer(plan, values={"w": w}) as again:
+        assert again.step({"x": x})["loss"] == first["loss"]
+        np.testing.assert_array_equal(again.variables()["w"], after)
+
+
+def test_results_are_trees_and_integers_have_no_gradient() -> None:
+    @graphc.custom_gradient
+    def parts(x: Any) -> Any:
+        def backward(g: Any) -> Any:
+            assert g[2].dtype == np.float32
+            return 10 * g[0] + 100 * g[1]["b"] * x + g[2]
+
+        return (x + 1, {"b": x**2}, np.argsort(x)), backward
+
+    x = np.array([3.0, 1.0, 2.0])
+    np.testing.assert_array_equal(slope(lambda x: parts(x)[0], x), [10, 10, 10])
+    np.testing.assert_array_equal(slope(lambda x: parts(x)[1]["b"], x), 100 * x)
+    np.testing.assert_array_equal(slope(lambda x: parts(x)[0] * parts(x)[2], x), 10 * np.argsort(x))
+    assert np.array_equal(computed(lambda p, x: parts(x)[2], x)["y"], [1, 2, 0])
+    together = slope(lambda x: (y := parts(x))[0] * y[1]["b"], x)
+    np.testing.assert_array_equal(together, 10 * x**2 + 100 * (x + 1) * x)
+
+
+def test_rules_of_several_results_are_differentiated_again_and_nest() -> None:
+    sines = graphc.custom_gradient(
+        lambda x: (np.sin(x), np.cos(x)), lambda g, x: g[0] * np.cos(x) - g[1] * np.sin(x)
+    )
+    twice = slope(lambda x: graphc.grad(lambda x: np.sum(sines(x)[0] * sines(x)[1]))(x))
+    np.testing.assert_allclose(twice, -2 * np.sin(2 * X), atol=1e-12)
+    outer = graphc.custom_gradient(
+        lambda x: sines(2 * x), lambda g, x: 2 * (g[0] * sines(2 * x)[1] - g[1] * sines(2 * x)[0])
+    )
+    np.testing.assert_allclose(slope(lambda x: outer(x)[1]), -2 * np.sin(2 * X))
+
+    def pulled(p: Any, x: Any) -> Any:
+        y, products = graphc.vjp(sines, x)
+        return products((x, 2 * y[0]))[0]
+
+    expected = X * np.cos(X) - 2 * np.sin(X) ** 2
+    np.testing.assert_allclose(computed(pulled)["y"], expected)
+
+
+def test_the_text_of_a_rule_of_several_results_parses_back_and_no_rule_is_left() -> None:
+    def loss(p: Any, b: Any) -> Any:
+        return np.mean(products(b["x"], p["w"])["total"])
+
+    source = graphc.trace(loss, {"w": np.ones(3)}, {"x": EACH}, optimizer=graphc.optim.sgd(0.1))
+    assert {"custom_gradient", "custom_result"} <= {n.op.name for n in source}
+    text = graphc.print_ir(source)
+    assert graphc.print_ir(graphc.parse_ir(text)) == text
+    after = run_passes(graphc.parse_ir(text), differentiation())
+    assert after.fingerprint() == run_passes(source, differentiation()).fingerprint()
+    assert not any(n.op.annotates for n in after)
+
+
 def test_rules_may_be_nested() -> None:
     outer = graphc.custom_gradient(lambda x: rounded(x) * x, lambda g, x: 2 * g * rounded(x) * x)
     np.testing.assert_array_equal(slope(outer), 2 * np.round(X) * X)
@@ -224,10 +327,15 @@ def test_a_function_without_a_backward_function() -> None:
     assert error.code == "G0317" and "its backward function" in error.message
 
 
-def test_a_function_of_several_results() -> None:
-    for y in ({"a": 1.0}, (1.0, 2.0)):
+def test_a_function_that_returns_no_arrays() -> None:
+    for y in ("text", {}, (object(),)):
         error = wrong(graphc.custom_gradient(lambda x, y=y: (y, lambda g: g)))
-        assert error.code == "G0317" and "returns one array, not a" in error.message
+        assert error.code == "G0317" and "returns " in error.message
+
+
+def test_a_gradient_of_several_results_has_the_form_of_the_arguments() -> None:
+    error = wrong(graphc.custom_gradient(lambda x: ({"a": x, "b": x}, lambda g: g)))
+    assert error.code == "G0317" and "has the leaves a, b, its argument" in error.message
 
 
 def test_a_report_in_the_backward_function() -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any
+from typing import Any, NamedTuple
 
-from graphc.frontend.numpy.differentiating import check_callable, single
+from graphc.frontend.numpy.differentiating import check_callable
 from graphc.frontend.numpy.pytree import Structure, flatten
 from graphc.frontend.numpy.session import TraceSession, current
 from graphc.frontend.numpy.tracer import Tracer, unwrap
-from graphc.frontend.operands import operand
+from graphc.frontend.operands import operand, value
 from graphc.ir.builder import Builder, Value
 from graphc.ir.op import op_named
+from graphc.ir.types import F32
 from graphc.support.caller import user_span
 from graphc.support.errors import GraphcError, Span
 
@@ -22,9 +23,10 @@ Function = Callable[..., Any]
 def custom_gradient(fun: Function, backward: Function | None = None) -> Function:
     """A function like `fun` whose gradient is what a function of yours gives.
 
-    `fun(*args)` returns (y, backward), as JAX's and TensorFlow's custom_gradient do: y is one
-    array, and backward(g), of the gradient g of y, returns the gradient of each argument: an array
-    or tree like the argument, or None; a tuple of these if there are several arguments.
+    `fun(*args)` returns (y, backward), as JAX's and TensorFlow's custom_gradient do: y is an array
+    or a tree of arrays, and backward(g), of the gradient g of y, a tree like it, returns the
+    gradient of each argument: an array or tree like the argument, or None; a tuple of these if
+    there are several arguments. The gradient of a result that is not used is 0.
 
     @graphc.custom_gradient
     def round_through(x):  # straight-through: rounds, with the gradient of the identity
@@ -55,7 +57,9 @@ def custom_gradient(fun: Function, backward: Function | None = None) -> Function
             y, rule = _pair(fun(*trees, **options), span)
         else:
             y, rule = fun(*trees, **options), lambda g: backward(g, *trees, **options)
-        return _with_rule(session, _result(session, y, span), rule, leaves, forms, span)
+        results, form = _results(session, y, span)
+        arguments = _Arguments(leaves, forms)
+        return form.build(_with_rule(session, results, form, rule, arguments, span))
 
     return call
 
@@ -83,37 +87,64 @@ def _pair(returned: Any, span: Span | None) -> tuple[Any, Function]:
             )
 
 
-def _result(session: TraceSession, y: Any, span: Span | None) -> Value:
+class _Arguments(NamedTuple):
+    """The arguments of a call: their leaves, and their forms."""
+
+    leaves: Sequence[dict[str, Any]]
+    forms: Sequence[Structure]
+
+
+def _results(
+    session: TraceSession, y: Any, span: Span | None
+) -> tuple[dict[str, Value], Structure]:
+    """The leaves of the result as values, and its form. Raises G0317."""
     f = session.builder
     with f.at(span):
         try:
-            return single(f, y)
-        except GraphcError as error:
-            text = f"a function with a custom gradient returns one array, not a {type(y).__name__}"
-            help = "give each result a function of its own, or np.stack them"
+            leaves, form = flatten(y, "result")
+            results = {name: value(f, unwrap(x, f)) for name, x in leaves.items()}
+        except (GraphcError, TypeError, ValueError) as error:
+            text = f"a function with a custom gradient returns arrays, not a {type(y).__name__}"
+            help = "return an array, or a tuple or dict of arrays"
             raise GraphcError("G0317", text, span=span, help=help) from error
+    if not results:
+        text, help = "a function with a custom gradient returns no array", "return the result"
+        raise GraphcError("G0317", text, span=span, help=help)
+    return results, form
 
 
 def _with_rule(
-    session: TraceSession, y: Value, rule: Function, leaves: Sequence[dict[str, Any]],
-    forms: Sequence[Structure], span: Span | None,
-) -> Tracer:  # fmt: skip
-    """The result with its gradient rule: see the op `custom_gradient`."""
+    session: TraceSession, results: dict[str, Value], form: Structure, rule: Function,
+    arguments: _Arguments, span: Span | None,
+) -> dict[str, Tracer]:  # fmt: skip
+    """The results with their gradient rule: see the op `custom_gradient`."""
     f = session.builder
-    if y.dtype.kind != "f":
-        return Tracer(session, y)
+    floats = {name: y for name, y in results.items() if y.dtype.kind == "f"}
+    shown = {name: Tracer(session, y) for name, y in results.items()}
+    if not floats:
+        return shown
     with f.at(span):
-        key = f.key("cotangent")
-        g = f.cotangent(shape=y.shape, key=key, dtype=y.dtype, extents=y.type.extents)
+        gs = {name: _cotangent(f, y) for name, y in floats.items()}
+        others = {name: y for name, y in results.items() if name not in gs}
+        given = gs | {name: f.to_dtype(f.zeros_like(y), F32) for name, y in others.items()}
     ends = _ends(f)
-    returned = rule(Tracer(session, g))
+    returned = rule(form.build({name: Tracer(session, given[name]) for name in results}))
     if _ends(f) != ends:
         text = "the backward function reports, writes a state or minimizes"
         raise GraphcError("G0317", text, span=span, help="do so in the function itself")
     with f.at(span):
-        pairs = _paired(f, returned, leaves, forms, span)
-        operands = [x for pair in pairs for x in pair]
-        return Tracer(session, f.add(op_named("custom_gradient")(), (y, g, *operands)))
+        operands = [x for pair in _paired(f, returned, *arguments, span) for x in pair]
+        (first, y), *rest = floats.items()
+        head = f.add(op_named("custom_gradient")(), (y, gs[first], *operands))
+        shown[first] = Tracer(session, head)
+        for name, y in rest:
+            shown[name] = Tracer(session, f.add(op_named("custom_result")(), (y, gs[name], head)))
+    return shown
+
+
+def _cotangent(f: Builder, y: Value) -> Value:
+    key = f.key("cotangent")
+    return f.cotangent(shape=y.shape, key=key, dtype=y.dtype, extents=y.type.extents)
 
 
 def _ends(f: Builder) -> tuple[int, ...]:
