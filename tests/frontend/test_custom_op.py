@@ -103,6 +103,93 @@ def test_a_part_of_the_batch_where_all_of_it_is_needed() -> None:
     assert caught.value.code == "G0613"
 
 
+# -- several results ------------------------------------------------------------------------------
+
+CALLS: list[int] = []
+
+
+def singular(x: Any) -> Any:
+    CALLS.append(len(x))
+    return {"rows": np.sort(x, axis=1), "most": (x.max(axis=1), np.argmax(x, axis=1))}
+
+
+def gradient_of_singular(g: Any, x: Any) -> Any:
+    order = np.argsort(np.argsort(x, axis=1), axis=1)
+    first = np.arange(x.shape[1]) == np.argmax(x, axis=1)[:, None]
+    return np.take_along_axis(g["rows"], order, axis=1) + first * g["most"][0][:, None]
+
+
+SEVERAL = graphc.custom_op(
+    singular,
+    type=lambda x: {"rows": x, "most": ((x.shape[:1], x.dtype), (x.shape[:1], np.int64))},
+    dims="b n! -> b n!, b, b",
+    gradient=gradient_of_singular,
+)
+
+
+def loss_of_several(p: Any, b: Any) -> Any:
+    y = SEVERAL(b["x"] * p["w"])
+    graphc.report("rows", y["rows"])
+    graphc.report("which", y["most"][1])
+    return np.mean(np.sum(y["rows"] * WEIGHTS, axis=1) + y["most"][0] ** 2)
+
+
+WEIGHTS = np.arange(1.0, 6.0)
+
+
+def slope_of_several(w: Any, x: Any) -> Any:
+    y = x * w
+    g = WEIGHTS[np.argsort(np.argsort(y, axis=1), axis=1)]
+    first = np.arange(5) == np.argmax(y, axis=1)[:, None]
+    return ((g + first * 2 * y.max(axis=1)[:, None]) * x).sum(0) / len(x)
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    ["mirrored(2) * accumulate(2)", *(pytest.param(s, marks=pytest.mark.ci) for s in (
+        "one_device()", "mirrored(4)", "tensor_split(5)", "zero(2, stage=3)", "central_storage(2)",
+        "mirrored(2) * reproducible(4)",
+    ))],
+)  # fmt: skip
+def test_an_op_of_several_results_under_a_strategy_and_through_a_plan(
+    strategy: str, tmp_path: Path
+) -> None:
+    how: dict[str, Any] = {"optimizer": graphc.optim.sgd(0.1), "strategy": strategy}
+    with graphc.compile(loss_of_several, {"w": W}, {"x": X}, **how) as trainer:
+        trainer.trainer.plan.save(tmp_path / "step.plan")
+        first, after = trainer.step({"x": X}), trainer.params["w"]
+        np.testing.assert_allclose(first["rows"], np.sort(X * W, axis=1))
+        np.testing.assert_array_equal(first["which"], np.argmax(X * W, axis=1))
+        np.testing.assert_allclose(after, W - 0.1 * slope_of_several(W, X))
+        trainer.step({"x": SHORT})
+        short = after - 0.1 * slope_of_several(after, SHORT)
+        np.testing.assert_allclose(trainer.params["w"], short)
+    with graphc.Trainer(graphc.load_plan(tmp_path / "step.plan"), values={"w": W}) as again:
+        assert again.step({"x": X})["loss"] == first["loss"]
+
+
+@pytest.mark.parametrize("backend", ["native", "calls", "reference"])
+def test_a_function_of_several_results_is_called_once_a_step(backend: str) -> None:
+    some: dict[str, Any] = {"native": "numpy", "calls": NumpyBackend(native=False)}
+    how: dict[str, Any] = {"optimizer": graphc.optim.sgd(0.1)}
+    with graphc.compile(
+        loss_of_several, {"w": W}, {"x": X}, backend=some.get(backend, REFERENCE), **how
+    ) as trainer:
+        trainer.step({"x": X})
+        CALLS.clear()
+        for _ in range(3):
+            trainer.step({"x": X})
+        assert CALLS == [8, 8, 8]
+
+
+def test_results_that_are_not_used_do_not_leave_an_old_call_to_be_found() -> None:
+    both = graphc.custom_op(lambda x: (x + 1, x * 2), type=lambda x: (x, x), name="both")
+    step = lambda p, b: np.sum(both(b["x"])[1]) + 0 * p["w"][0]  # noqa: E731
+    metrics, _ = trained(step, "one_device()", [X, X + 1, X])
+    sums = [float(2 * x.sum()) for x in (X, X + 1, X)]
+    np.testing.assert_allclose([m["loss"] for m in metrics], sums)
+
+
 # -- plans ----------------------------------------------------------------------------------------
 
 MODULE = """
@@ -249,6 +336,23 @@ def test_a_type_rule_that_fails_or_lies() -> None:
     rule = {"gradient": lambda g, x: np.zeros_like(x), "type": lambda x: ((3,), x.dtype)}
     error = wrong(graphc.custom_op(cube, name="lies", **rule), "G0538")
     assert "shape (8, 5)" in error.message and "says (3,)" in error.message
+
+
+def test_several_results_that_do_not_fit_their_rules() -> None:
+    two = {"type": lambda x: (x, x), "gradient": lambda g, x: g[0]}
+    error = wrong(graphc.custom_op(cube, dims="b n -> b n", name="a", **two), "G0811")
+    assert "has 1 results, the type rule 2" in error.message and "for each" in str(error.help)
+
+    def first(function: Any, name: str) -> Any:
+        op = graphc.custom_op(function, name=name, **two)
+        return lambda x: op(x)[0] + np.sum(op(x)[1])
+
+    error = wrong(first(lambda x: {"a": x}, "b"), "G0538")
+    assert "returned no result '0', which its type rule has" in error.message
+    error = wrong(first(lambda x: (x, x[0]), "c"), "G0538")
+    assert "shape (5,)" in error.message and "at 1" in error.message
+    error = wrong(graphc.custom_op(cube, type=lambda x: (), name="d"), "G0811")
+    assert "returns no type" in error.message
 
 
 @pytest.mark.parametrize(

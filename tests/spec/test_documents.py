@@ -151,9 +151,11 @@ def test_the_steps_with_gradients_of_the_document_train(tmp_path: Path) -> None:
 
 def test_the_custom_ops_of_the_document_train(tmp_path: Path) -> None:
     script = tmp_path / "my_ops.py"
-    (block,) = transcripts.blocks(SPEC / "custom-ops.md", "python")
-    script.write_text(block.text, encoding="utf-8")
-    steps = runpy.run_path(str(script))["steps"]
+    parts = [b.text for b in transcripts.blocks(SPEC / "custom-ops.md", "python")]
+    script.write_text("\n".join(parts), encoding="utf-8")
+    made = runpy.run_path(str(script))
+    assert made["found"]["q"].shape == (4, 5, 3) and made["found"]["sizes"].shape == (4,)
+    steps = made["steps"]
     assert steps[-1]["loss"] < 0.5 * steps[0]["loss"]
     assert steps[0]["condition"] > 1
 
