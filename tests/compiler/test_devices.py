@@ -139,7 +139,7 @@ def counted(strategy: str) -> tuple[Plan, int]:
 
 
 @pytest.mark.filterwarnings("ignore::graphc.support.errors.GraphcWarning")
-@pytest.mark.parametrize("strategy", every(2, ALL))
+@pytest.mark.parametrize("strategy", every(4, ALL))
 def test_for_any_number_of_devices_programs_and_compile_time_are_the_same(strategy: str) -> None:
     one, *between, most = (strategy.format(n=n) for n in sizes(strategy))
     plans = list(map(compiled, between))  # first: what is imported and cached once is not counted

@@ -26,7 +26,7 @@ def some_passes(rng: random.Random) -> list[Pass]:
     return [cls() for cls in rng.choices(OPTIONAL, k=rng.randrange(len(OPTIONAL) + 2))]
 
 
-@pytest.mark.parametrize("start", every(2, range(0, CASES, SLICE)))
+@pytest.mark.parametrize("start", every(4, range(0, CASES, SLICE)))
 def test_optional_passes_in_any_order_keep_the_result(start: int) -> None:
     for seed in range(start, start + SLICE):
         holds_with_passes(seed)

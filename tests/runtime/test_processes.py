@@ -96,7 +96,7 @@ def in_processes(count, work) -> list[Any]:
 
 
 @pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.ci)])
-@pytest.mark.parametrize("strategy", every(2, STRATEGIES))
+@pytest.mark.parametrize("strategy", every(3, STRATEGIES))
 def test_processes_train_with_the_bits_of_threads(strategy, count):
     losses, values = training(Trainer(plan(strategy)))
     made = in_processes(count, lambda t, k: training(Trainer(plan(strategy), transport=t)))

@@ -69,7 +69,7 @@ def trained(strategy: str) -> tuple[str, int]:
         return trainer.params_sha256(), sum(x.done for x in paths.values())
 
 
-@pytest.mark.parametrize("strategy", every(2, STRATEGIES))
+@pytest.mark.parametrize("strategy", every(3, STRATEGIES))
 def test_groups_of_threads_give_the_bits_of_a_thread_for_each_device(
     strategy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

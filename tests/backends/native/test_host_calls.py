@@ -89,7 +89,7 @@ def of_step(example: str, strategy: str, short: bool = False) -> int:
 
 
 @pytest.mark.filterwarnings("ignore::graphc.support.errors.GraphcWarning")
-@pytest.mark.parametrize("strategy", every(2, STRATEGIES))
+@pytest.mark.parametrize("strategy", every(4, STRATEGIES))
 def test_a_step_never_goes_back_to_python(strategy: str) -> None:
     for short in (False, True):
         calls = {example: of_step(example, strategy, short) for example in EXAMPLES}

@@ -99,7 +99,7 @@ def test_whether_larger_is_better_is_seen_by_the_name(name: str, mode: str) -> N
     assert Monitor(name).mode == mode
 
 
-@pytest.mark.parametrize("strategy", every(2, STRATEGIES))
+@pytest.mark.parametrize("strategy", every(4, STRATEGIES))
 def test_the_best_variables_are_put_back(strategy: str) -> None:
     """With a rate so large that the loss goes up and down."""
     values: dict[int, Any] = {}
@@ -159,7 +159,7 @@ def test_an_epoch_that_was_not_validated_is_not_waited_for() -> None:
 # -- checkpoints -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("strategy", every(2, STRATEGIES))
+@pytest.mark.parametrize("strategy", every(4, STRATEGIES))
 def test_the_best_checkpoint_is_that_of_the_best_epoch(strategy: str, tmp_path: Path) -> None:
     best = BestCheckpoint(tmp_path / "best.safetensors", "val_loss")
     with compiled(strategy, rate=0.9) as trainer:

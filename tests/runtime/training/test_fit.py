@@ -366,7 +366,7 @@ def test_epochs_are_counted_on_in_later_calls_and_after_load(tmp_path: Path) -> 
 PAIRS = [(s, n) for n in (3, 5, 8) for s in STRATEGIES if "server" not in s]
 
 
-@pytest.mark.parametrize("pair", every(3, PAIRS), ids=str)
+@pytest.mark.parametrize("pair", every(6, PAIRS), ids=str)
 def test_a_checkpoint_from_within_an_epoch_goes_on_there(
     pair: tuple[str, int], tmp_path: Path
 ) -> None:
