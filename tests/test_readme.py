@@ -65,9 +65,9 @@ def test_the_python_block_trains(tmp_path: Path) -> None:
 
 
 def test_the_picture_is_fresh(update: bool) -> None:
-    arguments = ["show", "examples/linear.gc", "--strategy", "mirrored(4)", "--format", "svg"]
-    drawn = CliRunner().invoke(group, arguments).stdout
-    picture = ROOT / "spec" / "linear.svg"
+    given = ["show", "examples/digits.gc", "--strategy", "mirrored(4)", "--level", "model"]
+    drawn = CliRunner().invoke(group, [*given, "--format", "svg"]).stdout
+    picture = ROOT / "spec" / "digits.svg"
     if update:
         picture.write_text(drawn, encoding="utf-8")
     assert picture.read_text(encoding="utf-8") == drawn

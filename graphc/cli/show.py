@@ -125,7 +125,7 @@ def _heading(strategy: str | None, after: str, program: str) -> str:
     """What the title of a picture says of how the graph came about."""
     stage = "as written" if after == "source" else f"after {after}"
     parts = [strategy or "", program if program != "train" else "", stage]
-    return "  ·  ".join(part for part in parts if part)
+    return " · ".join(part for part in parts if part)
 
 
 def _instructions(file: Path, program: str) -> str:

@@ -127,7 +127,7 @@ def scene(graph: Graph) -> Scene:
 
 def mesh_title(graph: Graph) -> str:
     """The name of a graph, and the mesh that it runs on."""
-    return clean(f"{graph.name}   {graph.mesh}" if graph.mesh.axes else graph.name)
+    return clean(f"{graph.name} · {graph.mesh}" if graph.mesh.axes else graph.name)
 
 
 class End(NamedTuple):

@@ -229,7 +229,7 @@ def test_the_model_of_digits_reads_on_one_screen() -> None:
     tree = group_tree(after_partition())
     scene = folded(tree, open_at(tree, Level.MODEL))
     assert titles(scene, ScenePart.FORWARD) == [
-        "x", "y", "dense", "relu", "dense.1", "cross_entropy", "mean", "2 all_reduce", "eq",
+        "x", "y", "dense", "relu", "dense.1", "cross_entropy", "mean", "2 all_reduce", "argmax, eq",
         "mean.1", "loss", "accuracy",
     ]  # fmt: skip
     assert titles(scene, ScenePart.BACKWARD) == [

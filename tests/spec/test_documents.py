@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import runpy
 from pathlib import Path
@@ -72,6 +73,17 @@ def test_the_page_on_reasons_prints_what_it_says(
 ) -> None:
     transcripts.workplace(tmp_path, monkeypatch)
     assert transcripts.check(SPEC / "why.md", update) >= 4
+
+
+def test_the_pictures_in_the_document_are_drawn(
+    update: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transcripts.workplace(tmp_path, monkeypatch)
+    assert transcripts.check(SPEC / "pictures.md", update) == 3
+    assert (tmp_path / "digits.svg").read_text() == (SPEC / "digits.svg").read_text()
+    picture = json.loads((tmp_path / "linear.json").read_text())["picture"]
+    assert {"id", "values"} <= picture["boxes"][0].keys()
+    assert {"from", "to", "count", "bytes", "label", "values"} == picture["edges"][0].keys()
 
 
 def test_what_networkx_says_of_the_example_is_in_the_document(

@@ -40,7 +40,7 @@ def picture(graph: Graph, level: Level | None = None, heading: str = "") -> Scen
     else:
         tree = group_tree(graph)
         made = folded(tree, open_at(tree, level or fitting(tree)))
-    return replace(made, title=f"{made.title}   {clean(heading)}") if heading else made
+    return replace(made, title=f"{made.title} · {clean(heading)}") if heading else made
 
 
 def folded(tree: GroupTree, opened: Collection[int]) -> Scene:

@@ -16,6 +16,7 @@ from graphc.ir.registry import COMPOSITES
 from graphc.ops.collective import Conversion
 
 MANY = 100  # users of an exchanged variable that are asked where it belongs
+NAMED = 3  # of many names in a line
 DEEPEST = 12  # scopes in scopes; what lies deeper is of the last one
 
 
@@ -177,7 +178,7 @@ class _Paths:
         return (Step(word, Fold.ENDS, title, item.part),)
 
     def _shared(self, optimizer: str = "") -> Path:
-        optimizer = optimizer or next(iter(self.optimizers.values()), "")
+        optimizer = optimizer or next(filter(None, self.optimizers.values()), "")
         step = Step("shared", Fold.SHARED, "for all variables", ScenePart.UPDATE)
         return (_updates(optimizer), step)
 
@@ -245,6 +246,13 @@ def _scopes(scope: str, part: ScenePart) -> Path:
 def stem(name: str) -> str:
     """The name without the number of a call: `softmax` of `softmax.3`."""
     return re.sub(r"\.\d+$", "", name)
+
+
+def few(names: Sequence[str]) -> str:
+    """The names, each once; of many, the first and how many more there are."""
+    names = list(dict.fromkeys(names))
+    some = names if len(names) <= NAMED + 1 else [*names[:NAMED], f"{len(names) - NAMED} more"]
+    return ", ".join(some)
 
 
 def _optimizer(node: Node) -> str:

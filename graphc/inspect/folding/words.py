@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from math import prod
 
-from graphc.inspect.folding.draft import stem
+from graphc.inspect.folding.draft import NAMED, few, stem
 from graphc.inspect.folding.items import Item
 from graphc.inspect.folding.tree import BoxGroup, Fold, GroupTree
 from graphc.inspect.scene import Box, Kind, call_of, clean, clip, mesh_title, tooltip_of
@@ -15,8 +15,6 @@ from graphc.ir.placement import R, local_shape
 from graphc.ir.types import TensorType, in_units
 from graphc.ops.collective import Conversion
 from graphc.text.printer import placement_text, type_text, value_name, value_text
-
-NAMED = 3  # of many names in a line
 
 
 def title_of(tree: GroupTree) -> str:
@@ -98,7 +96,8 @@ def _of_group(tree: GroupTree, group: BoxGroup, members: Sequence[Item]) -> tupl
         for line in (group.title, f"{len(members)} values: {ops}" if ops else "", _origin(nodes))
         if line
     )
-    title = f"{group.title} × {group.count}" if group.fold in _COUNTED else group.title
+    counted = group.fold in _COUNTED and group.count > 1
+    title = f"{group.title} × {group.count}" if counted else group.title
     match group.fold:
         case Fold.EXCHANGE:
             size = _exchange(members, tree)
@@ -106,14 +105,16 @@ def _of_group(tree: GroupTree, group: BoxGroup, members: Sequence[Item]) -> tupl
         case Fold.ENDS:
             return [
                 f"{group.count} {group.title}",
-                _few([_short(m.name) for m in members]),
+                few([_short(m.name) for m in members]),
             ], tooltip
         case Fold.UPDATES:
             return [title, _written(tree, members)], tooltip
         case Fold.UPDATE | Fold.SHARED:
             return [title, tree.groups[group.parent].title], tooltip
         case Fold.STATEMENT | Fold.RUN:
-            return [title, _few([*counts]), *_result(tree, members)], tooltip
+            done = few([name for name in counts if name not in title])
+            held = _held(tree, group, members)
+            return [title, " · ".join(filter(None, (held, done))), *_result(tree, members)], tooltip
         case _:
             return [title, _held(tree, group, members), *_result(tree, members)], tooltip
 
@@ -129,12 +130,7 @@ def _held(tree: GroupTree, group: BoxGroup, members: Sequence[Item]) -> str:
         return f"{len(nodes)} parameters, {in_units(size)}"
     names = [n.name for n in nodes]
     path = group.title.replace("/", ".") + "."
-    return _few([n.rpartition(path)[2] if path in n else n for n in names])
-
-
-def _few(names: Sequence[str]) -> str:
-    some = names if len(names) <= NAMED + 1 else [*names[:NAMED], f"{len(names) - NAMED} more"]
-    return ", ".join(some)
+    return few([n.rpartition(path)[2] if path in n else n for n in names])
 
 
 def _short(name: str) -> str:
@@ -149,8 +145,8 @@ def _written(tree: GroupTree, members: Sequence[Item]) -> str:
     if len(own) > NAMED + 1:
         return f"{len(own)} parameters, {in_units(sum(known[v].type.bytes for v in own))}"
     if not written:
-        return _few(list(dict.fromkeys(m.node.op.name for m in members if m.node is not None)))
-    return _few(own or written)
+        return few(list(dict.fromkeys(m.node.op.name for m in members if m.node is not None)))
+    return few(own or written)
 
 
 def _result(tree: GroupTree, members: Sequence[Item]) -> list[str]:
@@ -166,7 +162,7 @@ def _type(t: TensorType) -> list[str]:
 
 def _origin(nodes: Sequence[Node]) -> str:
     places = list(dict.fromkeys(str(n.origin) for n in nodes if n.origin is not None))
-    return f"from {_few(places)}" if places else ""
+    return f"from {few(places)}" if places else ""
 
 
 # -- exchanges ------------------------------------------------------------------------------------
