@@ -42,7 +42,11 @@ def print_kernels(program: Program, after: str = "memory") -> str:
         shared = alike({program.name: program}) - written_apart(program)
     if after == "memory":
         return listing(program, lower(program, shared))
-    draft = next(draft for stage, draft in stages(program, shared) if stage == after)
+    return draft_listing(next(d for stage, d in stages(program, shared) if stage == after))
+
+
+def draft_listing(draft: Draft) -> str:
+    """The nodes and groups of a draft, or its kernels, as a stage before the last one leaves it."""
     return "\n".join(_draft_lines(draft)) + "\n"
 
 

@@ -88,7 +88,8 @@ function showStage() {
   [...$("stops").children].forEach((li, k) => { if (k === i) { li.setAttribute("aria-current", "true"); li.scrollIntoView({ block: "nearest", inline: "nearest" }); } else li.removeAttribute("aria-current"); });
   if (i >= PASSES) {
     const s = data.lowering[i - PASSES];
-    text.replaceChildren(el("b", {}, s.name), `  ${s.purpose}`);
+    const d = listingDiff(i - PASSES), count = (mark) => d.filter((x) => x[0] === mark).length;
+    text.replaceChildren(el("b", {}, s.name), ` · ${s.lines.length} lines`, ...(i > PASSES ? [" · ", el("span", { className: "plus" }, `+${count("+")} new`), " ", el("span", { className: "minus" }, `−${count("-")} gone`), ` · ${secondsText(s.seconds)}`] : []), ` · ${s.purpose}`);
     return;
   }
   const s = data.stages[i], d = diffOf(i), graph = graphOf(i);
@@ -382,7 +383,7 @@ function start() {
   slider.max = STAGES - 1;
   $("track").style.setProperty("--stops", STAGES);
   $("stops").append(...data.stages.map((s, i) => stop(i, s.name, i ? countsText(diffOf(i)) : "", `${s.name}${s.options}: ${s.purpose}`)),
-    ...data.lowering.map((s, i) => stop(PASSES + i, s.name, "", s.purpose, "low")));
+    ...data.lowering.map((s, i) => stop(PASSES + i, s.name, i ? linesText(listingDiff(i)) : "", s.purpose, "low")));
   slider.addEventListener("input", () => go(Number(slider.value)));
   $("earlier").onclick = () => go(app.stage - 1); $("later").onclick = () => go(app.stage + 1);
   $("level").append(...LEVEL_NAMES.map((t, v) => el("option", { value: v }, t)));
@@ -412,6 +413,11 @@ function firstStage() {
 function stop(i, name, counts, title, word = "") {
   const own = i > 0 && i < PASSES && !counts ? " quiet" : "";
   return el("li", { className: word + own, title, onclick: () => go(i) }, name, counts ? el("small", {}, ...counts) : el("small", {}));
+}
+
+function linesText(lines) {
+  const added = lines.filter((x) => x[0] === "+").length, gone = lines.filter((x) => x[0] === "-").length;
+  return added || gone ? [el("span", { className: "plus" }, `+${added} `), el("span", { className: "minus" }, `−${gone}`)] : "";
 }
 
 function countsText(d) {

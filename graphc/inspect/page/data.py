@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from graphc.inspect.page.costs import cost_of
-from graphc.inspect.page.execution import Execution, execution_of
+from graphc.inspect.page.execution import Execution
 from graphc.inspect.page.groups import NodePlace, PathStep, places
 from graphc.inspect.page.history import History, PassResult
 from graphc.inspect.page.measured import MeasuredStep
-from graphc.inspect.page.stages import lowering_stages
+from graphc.inspect.page.stages import LoweringStage, lowering_of
 from graphc.ir.graph import Graph, Node, Variable
 from graphc.ir.placement import Mesh, local_shape
 from graphc.lowering.program.program import Program
@@ -45,12 +45,12 @@ def page_data(history: History, measured: MeasuredStep | None = None) -> dict[st
         stages.append(_stage(result, records, before, tables))
         before = records
     program, last = history.program, history.last
-    execution = execution_of(program) if program else None
+    lowering, execution = lowering_of(program) if program else ([], None)
     data = {
         "version": VERSION, "graphc": graphc_version(), "title": history.title,
         "strategy": history.strategy, "program": history.chosen, "fields": FIELDS,
         "kinds": KINDS, "stages": stages,
-        "lowering": _lowering(program, tables) if program else [],
+        "lowering": [_lowering(x, tables) for x in lowering],
         "devices": _devices(last, program),
         "execution": _execution(execution, tables) if execution else None,
         "measured": _measured(measured, tables) if measured else None,
@@ -202,11 +202,11 @@ def graph_records(data: dict[str, Any]) -> list[list[list[Any]]]:
     return [[data["records"][i] for i in graph] for graph in graphs]
 
 
-def _lowering(program: Program, tables: _Tables) -> list[dict[str, Any]]:
-    return [
-        {"name": x.name, "purpose": x.purpose, "lines": [tables.text(line) for line in x.lines]}
-        for x in lowering_stages(program)
-    ]
+def _lowering(x: LoweringStage, tables: _Tables) -> dict[str, Any]:
+    return {
+        "name": x.name, "purpose": x.purpose, "seconds": round(x.seconds, 6),
+        "lines": [tables.text(line) for line in x.lines],
+    }  # fmt: skip
 
 
 # -- what a program needs --------------------------------------------------------------------------

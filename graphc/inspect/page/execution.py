@@ -11,12 +11,9 @@ from dataclasses import dataclass
 
 from graphc.lowering.draft import Draft
 from graphc.lowering.kernel.code import TiledKernel
-from graphc.lowering.kernel.lowered import Host
-from graphc.lowering.lower import stages
-from graphc.lowering.memory.pointers import TURNS, placed, timeline_of
+from graphc.lowering.kernel.lowered import Host, Lowered
+from graphc.lowering.memory.pointers import TURNS, timeline_of
 from graphc.lowering.memory.timeline import FOREVER, lives_of
-from graphc.lowering.nodes.facts import written_apart
-from graphc.lowering.nodes.peers import alike
 from graphc.lowering.program.instructions import Feed, Instruction, Kernel, Start, Wait
 from graphc.lowering.program.listing import title
 from graphc.lowering.program.program import Program
@@ -61,16 +58,13 @@ class Execution:
     constants: int
 
 
-def execution_of(program: Program) -> Execution:
-    """How the devices of one process run a program."""
-    shared = alike({program.name: program}) - written_apart(program)
-    *_, (_, draft) = stages(program, shared if program.mesh.devices > 1 else None)
-    timeline = timeline_of(draft)
+def execution_of(draft: Draft, lowered: Lowered) -> Execution:
+    """How the devices of one process run a program. draft: as the last stage but one left it"""
+    program, timeline = draft.program, timeline_of(draft)
     outputs = {draft.buffers[b].root for b in program.outputs.values()}
     lives = lives_of(timeline, outputs)
     entries = tuple(_entries(draft))
     end = len(entries) - 1
-    lowered = placed(draft, False)
     buffers = [
         LiveBuffer(
             draft.buffers[b].name, draft.buffers[b].bytes, pointer.offset,

@@ -1,12 +1,16 @@
-"""The stages of the lowering as text."""
+"""The stages of the lowering: what each leaves, as text, and the time that it takes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
 from dataclasses import dataclass
 
-from graphc.lowering.kernel_listing import print_kernels
-from graphc.lowering.lower import STAGES
+from graphc.inspect.page.execution import Execution, execution_of
+from graphc.lowering.kernel_listing import draft_listing, listing
+from graphc.lowering.lower import STAGES, stages
+from graphc.lowering.memory.pointers import placed
+from graphc.lowering.nodes.facts import written_apart
+from graphc.lowering.nodes.peers import alike
 from graphc.lowering.program.listing import print_program
 from graphc.lowering.program.program import Program
 
@@ -15,23 +19,38 @@ MOST_LINES = 20_000  # of a listing; what is longer is cut
 
 @dataclass(frozen=True)
 class LoweringStage:
-    """A stage of the lowering: what it does, and the lines that it leaves."""
+    """A stage of the lowering: what it does, the lines that it leaves, and the seconds that it took
+    (0 for the program that the lowering begins with)."""
 
     name: str
     purpose: str
     lines: tuple[str, ...]
+    seconds: float = 0.0
 
 
-def lowering_stages(program: Program) -> Iterator[LoweringStage]:
-    """What each stage leaves, the program that they begin with first."""
+def lowering_of(program: Program) -> tuple[list[LoweringStage], Execution]:
+    """What each stage leaves, the program that they begin with first; and the program as the
+    devices of one process run it in the end."""
     first = "the graph in the order in which it runs, as instructions over buffers"
-    yield _stage("schedule", first, print_program(program))
-    for name, purpose in STAGES.items():
-        yield _stage(name, purpose, print_kernels(program, name))
+    found = [_stage("schedule", first, print_program(program))]
+    shared = alike({program.name: program}) - written_apart(program)
+    drafts = stages(program, shared if program.mesh.devices > 1 else None)
+    while True:
+        start = time.perf_counter()
+        name, draft = next(drafts, ("", None))
+        if draft is None:
+            break
+        seconds, last = time.perf_counter() - start, draft
+        found.append(_stage(name, STAGES[name], draft_listing(draft), seconds))
+    start = time.perf_counter()
+    lowered = placed(last, False)
+    seconds, name = time.perf_counter() - start, list(STAGES)[-1]
+    found.append(_stage(name, STAGES[name], listing(program, lowered), seconds))
+    return found, execution_of(last, lowered)
 
 
-def _stage(name: str, purpose: str, text: str) -> LoweringStage:
+def _stage(name: str, purpose: str, text: str, seconds: float = 0.0) -> LoweringStage:
     lines = text.splitlines()
     if len(lines) > MOST_LINES:
         lines = [*lines[:MOST_LINES], f"... {len(lines) - MOST_LINES} more lines"]
-    return LoweringStage(name, f"{purpose[0].upper()}{purpose[1:]}.", tuple(lines))
+    return LoweringStage(name, f"{purpose[0].upper()}{purpose[1:]}.", tuple(lines), seconds)

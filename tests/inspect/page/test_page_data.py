@@ -18,6 +18,8 @@ from graphc.inspect.page import History, history_of_graph, record, to_html
 from graphc.inspect.page.data import FIELDS, MOST_SOURCE, graph_records, page_data
 from graphc.inspect.page.document import SCRIPTS, document
 from graphc.ir.graph import Graph
+from graphc.lowering.kernel_listing import print_kernels
+from graphc.lowering.lower import STAGES
 from graphc.plan.plan import WORKER
 from graphc.strategies import parse_strategy
 from graphc.support.errors import GraphcError
@@ -130,6 +132,16 @@ def test_the_arena_is_what_the_kernels_print() -> None:
     assert any(f"arena {data['execution']['arena']} bytes" in line for line in lines)
     top = max(offset + size for _, size, offset, _ in data["execution"]["buffers"])
     assert top <= data["execution"]["arena"]
+
+
+def test_the_stages_of_the_lowering_are_those_that_show_prints() -> None:
+    known = history("linear", "zero(2)")
+    data = data_of("linear", "zero(2)")
+    assert known.program is not None
+    assert [x["name"] for x in data["lowering"]] == ["schedule", *STAGES]
+    for x in data["lowering"][1:]:
+        text = "\n".join(data["strings"][line] for line in x["lines"]) + "\n"
+        assert text == print_kernels(known.program, x["name"])
 
 
 def test_every_kernel_is_an_entry_and_lives_lie_among_the_entries() -> None:
