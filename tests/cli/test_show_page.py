@@ -44,7 +44,7 @@ def test_the_times_of_a_profile_are_on_the_page(folder: Path, call: Call) -> Non
     data = json.loads(text)
     found = data["measured"]
     assert found["seconds"] > 0 and all(seconds >= 0 for _, seconds, _, _ in found["kernels"])
-    ran = {tuple(names) for _, _, names in data["execution"]["entries"]}
+    ran = {tuple(names) for _, _, names, _ in data["execution"]["entries"]}
     assert {tuple(names) for names, *_ in found["kernels"]} & ran
     assert {file for file, _, _ in found["lines"]} == {0}
 

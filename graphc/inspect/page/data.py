@@ -214,7 +214,12 @@ def _lowering(x: LoweringStage, tables: _Tables) -> dict[str, Any]:
 
 def _execution(x: Execution, tables: _Tables) -> dict[str, Any]:
     entries = [
-        [e.kind, tables.text(e.part), [tables.strings[n] for n in e.nodes if n in tables.strings]]
+        [
+            e.kind,
+            tables.text(e.part),
+            [tables.strings[n] for n in e.nodes if n in tables.strings],
+            dict(e.home),
+        ]
         for e in x.entries
     ]
     buffers = [

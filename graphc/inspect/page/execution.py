@@ -23,12 +23,14 @@ from graphc.lowering.program.program import Program
 class Executed:
     """A kernel or an instruction of the host. kind: 'kernel', 'host', 'start', 'wait' or 'feed'.
 
-    nodes: the names of the graph's nodes that it computes; part: of the step, such as 'prologue'
+    nodes: the names of the graph's nodes that it computes; part: of the step, such as 'prologue';
+    home: the only coordinates that run it, as (axis, index); () for all
     """
 
     kind: str
     nodes: tuple[str, ...]
     part: str
+    home: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,7 @@ def _entries(draft: Draft) -> Iterator[Executed]:
                 elif item.turn in ("any", turn):
                     for built, label in item.built:
                         mark = "\n" if isinstance(built.kernel, TiledKernel) else None
-                        yield Executed("kernel", _names(label, mark), name)
+                        yield Executed("kernel", _names(label, mark), name, item.home)
 
 
 def _names(label: str, mark: str | None) -> tuple[str, ...]:
@@ -110,8 +112,8 @@ def _of_host(program: Program, x: Instruction, part: str) -> Executed:
     match x:
         case Feed(result=y):
             return Executed("feed", (program.buffers[y].name,), part)
-        case Kernel(node=node):
-            return Executed("host", (node,), part)
+        case Kernel(node=node, result=y):
+            return Executed("host", (node,), part, program.buffers[y].home)
         case Start(node=node):
             return Executed("start", (node,), part)
         case Wait(token=token):

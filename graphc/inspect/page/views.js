@@ -166,8 +166,21 @@ function showDevices() {
   const shown = d.variables.filter((v) => v.kind !== "hyper");
   view.append(el("h2", {}, `Where variables are, device ${deviceView.chosen}`), el("table", {}, el("tr", {}, ...["variable", "kind", "type", "placement", "here", "part", "of this device"].map((t) => el("th", {}, t))),
     ...shown.slice(0, 400).map((v) => el("tr", {}, el("td", {}, v.name), el("td", {}, v.kind), el("td", {}, v.type), el("td", {}, v.placement || "on every device"), el("td", { className: "n" }, bytesText(partBytes(v, deviceView.chosen))), el("td", {}, strip(v, deviceView.chosen)), el("td", {}, partText(v, deviceView.chosen))))));
+  if (x) view.append(...runsHere(x, d));
   const exchanged = graphOf(PASSES - 1).order.map((r) => R[r]).filter((r) => r[F.kind] === KIND.space);
   if (exchanged.length) view.append(el("h2", { style: { marginTop: "24px" } }, "What devices exchange in a step"), collectiveTable(exchanged));
+}
+
+/** What the chosen device runs that others don't. */
+function runsHere(x, d) {
+  const at = d.at[deviceView.chosen] || {}, runs = (e) => Object.entries(e[3]).every(([axis, index]) => at[axis] === index);
+  const here = x.entries.filter(runs), own = here.filter((e) => Object.keys(e[3]).length);
+  const title = el("h2", { style: { marginTop: "24px" } }, `What device ${deviceView.chosen} runs`);
+  if (here.length === x.entries.length) return [title, el("p", { className: "dim" }, `All ${x.entries.length} kernels and host instructions of the step, as every device does, on its part of the data.`)];
+  return [title, el("p", { className: "dim" }, `${here.length} of ${x.entries.length} kernels and host instructions of the step; ${own.length} of them run on some devices only:`),
+    el("table", {}, el("tr", {}, ...["", "on", "computes"].map((t) => el("th", {}, t))), ...own.slice(0, 200).map((e) => el("tr", {},
+      el("td", {}, el("a", { className: "node", tabIndex: 0, onclick: () => { showTab("time"); chooseEntry(x.entries.indexOf(e)); } }, `${e[0]} ${x.entries.indexOf(e) + 1}`)),
+      el("td", {}, Object.entries(e[3]).map(([a, k]) => `${a}=${k}`).join(", ")), el("td", {}, clipped(e[2].map((n) => S[n]).join(", "), 120)))))];
 }
 
 function partBytes(v, rank) {

@@ -153,6 +153,12 @@ def test_every_kernel_is_an_entry_and_lives_lie_among_the_entries() -> None:
     assert 0 <= start < first <= stop <= len(x["entries"]) and turns == 2
 
 
+def test_what_an_owner_runs_is_told() -> None:
+    entries = page_data(history("linear", "parameter_server(2, 2)"))["execution"]["entries"]
+    homes = {tuple(home.items()) for *_, home in entries}
+    assert () in homes and len(homes) > 1
+
+
 def test_a_worker_and_a_server_have_pages() -> None:
     module, strategy = (
         load_module(EXAMPLES / "linear.gc"),
