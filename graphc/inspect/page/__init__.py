@@ -5,11 +5,17 @@ value of it; `page.html`, `page.css` and the scripts beside them show that value
 """
 
 from graphc.inspect.page.document import to_html
-from graphc.inspect.page.history import History, history_of_graph, record, stage_names
+from graphc.inspect.page.history import (
+    History,
+    history_of_change,
+    history_of_graph,
+    record,
+    stage_names,
+)
 from graphc.inspect.page.measured import MeasuredStep, parse_profile
 from graphc.inspect.page.shown import HtmlPage
 
 __all__ = [
-    "History", "HtmlPage", "MeasuredStep", "history_of_graph", "parse_profile", "record",
-    "stage_names", "to_html",
+    "History", "HtmlPage", "MeasuredStep", "history_of_change", "history_of_graph",
+    "parse_profile", "record", "stage_names", "to_html",
 ]  # fmt: skip

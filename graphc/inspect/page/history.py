@@ -83,6 +83,21 @@ def history_of_graph(graph: Graph) -> History:
     return History(graph.name, "", "", (_source(graph),))
 
 
+def history_of_change(
+    before: Graph, after: Graph, names: tuple[str, str], program: Program | None = None
+) -> History:
+    """Two graphs as the stages of a history: the page shows what the second one has that the first
+    one hasn't, by the names of nodes. program: of the second one."""
+    title = before.name if before.name == after.name else f"{before.name}, {after.name}"
+    first, second = (
+        PassResult(name, "", purpose, graph)
+        for name, purpose, graph in zip(
+            names, ("The first graph.", "The second graph."), (before, after), strict=True
+        )
+    )
+    return History(title, " and ".join(names), "", (first, second), program)
+
+
 def _source(graph: Graph) -> PassResult:
     return PassResult("source", "", "The graph as it was written.", graph)
 

@@ -14,7 +14,7 @@ import pytest
 
 from graphc.compiler.driver import stages
 from graphc.frontend.language.load import load_module, module_of_source
-from graphc.inspect.page import History, history_of_graph, record, to_html
+from graphc.inspect.page import History, history_of_change, history_of_graph, record, to_html
 from graphc.inspect.page.data import FIELDS, MOST_SOURCE, graph_records, page_data
 from graphc.inspect.page.document import SCRIPTS, document
 from graphc.ir.graph import Graph
@@ -168,6 +168,15 @@ def test_a_worker_and_a_server_have_pages() -> None:
     assert record(module, strategy, "server.0").program is not None
     with pytest.raises(GraphcError, match="no program 'nobody'"):
         record(module, strategy, "nobody")
+
+
+def test_two_graphs_are_the_stages_of_a_change() -> None:
+    one, two = history("linear", "one_device").last, history("linear", "zero(2)").last
+    known = history_of_change(one, two, ("one_device", "zero(2)"))
+    data = page_data(known)
+    assert [s["name"] for s in data["stages"]] == ["one_device", "zero(2)"]
+    assert list(told(data)) == [plain(one), plain(two)]
+    assert data["execution"] is None and data["lowering"] == []
 
 
 # -- the document --------------------------------------------------------------------------------
