@@ -62,6 +62,9 @@ function fit() {
   refresh();
 }
 
+/** Whether the camera shows all, as `fit` left it: then it goes on doing so. */
+const isWhole = () => !app.fitted || app.fitted === [camera.x, camera.y, camera.scale].join();
+
 function center(box, scale = Math.max(camera.scale, 0.6)) {
   const w = canvas.clientWidth / scale, h = canvas.clientHeight / scale;
   const seen = scale === camera.scale && Math.abs(box.x - camera.x) < w / 2 - 60 && Math.abs(box.y - camera.y) < h / 2 - 50;
@@ -77,7 +80,7 @@ function go(stage) {
   showSource(Number($("code").dataset.file || 0));
   if (app.stage >= PASSES) { showTab("kernels"); showKernels(app.stage - PASSES); }
   else if (app.tab === "kernels") showTab("graph");
-  const whole = !app.scene || app.fitted === [camera.x, camera.y, camera.scale].join();
+  const whole = isWhole();
   relayout();
   if (whole) fit();
   showPanel();
@@ -398,7 +401,7 @@ function start() {
   app.stage = PASSES - 1; if (data.measured) { app.by = "time"; $("colors").value = "time"; }
   takeLevel(data.level ? LEVEL_NAMES.indexOf(data.level) : fittingLevel());
   go(firstStage()); fit(); draw();
-  new ResizeObserver(() => { refresh(); paintTime(); }).observe($("stagearea"));
+  new ResizeObserver(() => { if (isWhole()) fit(); refresh(); paintTime(); }).observe($("stagearea"));
   let theme = "";
   window.addEventListener("beforeprint", () => { theme = document.documentElement.dataset.theme; setTheme("light"); if (app.scene) fit(); draw(3); });
   window.addEventListener("afterprint", () => { setTheme(theme); draw(); });

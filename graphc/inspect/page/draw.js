@@ -184,9 +184,18 @@ function paintBox(c, scene, box, view, look) {
   c.setLineDash(mark === "removed" || kind === "local" ? [5, 3] : []); c.stroke(); c.setLineDash([]);
   if (!pill) { c.fillStyle = mark ? palette[mark] : color; round(c, left, top, 5, box.h, [r, 0, 0, r]); c.fill(); }
   if (chosen) { c.strokeStyle = palette.accent; c.lineWidth = 3; round(c, left - 4, top - 4, box.w + 8, box.h + 8, r + 4); c.stroke(); }
-  if (view.s * FONT >= 4) paintText(c, scene, box, { filled, color, lit });
+  if (view.s * FONT >= 8) paintText(c, scene, box, { filled, color, lit });
+  else paintTitle(c, scene, box, view, filled);
   if (look.marks && box.group >= 0) paintCounts(c, scene, box, left + box.w, top);
   c.globalAlpha = 1;
+}
+
+/** From afar: the title alone, as large as the box allows and no larger than it needs to be. */
+function paintTitle(c, scene, box, view, filled) {
+  const text = labelsOf(scene, box)[0], size = Math.min(9.5 / view.s, box.h * 0.62, (box.w - 14) / (text.length * 0.61));
+  if (size * view.s < 4.5) return;
+  c.font = `600 ${size}px ${mono}`; c.textAlign = "center"; c.textBaseline = "middle";
+  c.fillStyle = filled ? (isDark() ? "#10141b" : "#fff") : palette.ink; c.fillText(text, box.x, box.y);
 }
 
 function paintText(c, scene, box, { filled, color, lit }) {

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from graphc.frontend.language.load import load_module
-from graphc.inspect.page import history_of_graph, record, to_html
+from graphc.inspect.page import HtmlPage, history_of_graph, record, to_html
 from graphc.inspect.page.document import document
 from graphc.ir.graph import Graph
 from graphc.strategies import parse_strategy
@@ -226,6 +226,21 @@ def test_light_and_dark(page: Page) -> None:
     before = page.run("return getComputedStyle(document.body).backgroundColor")
     page.keys("d")
     assert page.run("return getComputedStyle(document.body).backgroundColor") != before
+
+
+def test_a_notebook_shows_the_page_in_a_frame(driver: Any, file: Path, tmp_path: Path) -> None:
+    path = tmp_path / "notebook.html"
+    frame = HtmlPage(file.read_text(encoding="utf-8"))._repr_html_()
+    path.write_text(f'<meta charset="utf-8"><p>Out[1]:</p>{frame}', encoding="utf-8")
+    driver.get(path.as_uri())
+    driver.switch_to.frame(driver.find_element("css selector", "iframe"))
+    page = Page(driver)
+    inside = (
+        "const p = graphcPage.place('h'); return p.x > 0 && p.x < innerWidth && p.y < innerHeight"
+    )
+    assert page.run(f"await new Promise(requestAnimationFrame); {inside}")
+    assert driver.get_log("browser") == []
+    driver.switch_to.default_content()
 
 
 def test_hostile_names_run_nothing(driver: Any, nasty: Graph, tmp_path: Path) -> None:
