@@ -30,6 +30,7 @@ class Describer:
 
     def __init__(self, program: Program, in_memory: Collection[int]) -> None:
         self.program, self._in_memory = program, in_memory
+        self._sends = {id(x): n * sent for x, n, sent in program.sends()}
         self._named: dict[str, Kernel | Start] = {
             x.node: x for x in program.instructions if isinstance(x, Kernel | Start)
         }
@@ -98,8 +99,7 @@ class Describer:
     def _sent(self, x: Kernel | Start) -> float | None:
         if isinstance(x, Kernel):
             return None
-        operand = self.program.buffers[x.operand]
-        return float(x.op.sent(operand.bytes, operand.shape, self.program.mesh))
+        return self._sends[id(x)]
 
     def _outside(self, x: Kernel | Start, inside: set[int]) -> Cost:
         """The cost of a node among others of its kernel."""

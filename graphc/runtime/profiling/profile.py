@@ -118,7 +118,7 @@ class Profile:
             row.compute += 1e9 * compute * total.runs
             row.memory += 1e9 * memory * total.runs
         if node is not None and node.sent is not None:
-            row.sent += node.sent * total.runs
+            row.sent = max(row.sent, node.sent)
         for name in [node.name] if node else [n.name for n in activity.nodes]:
             row.nodes[name] = None
 
@@ -149,7 +149,7 @@ class Profile:
             x.flops / work * 1e9, x.bytes / work * 1e9,
             least / work if self.limits is not None and x.work and least else None,
             ("compute" if x.compute > x.memory else "memory") if least else "",
-            span.file if span else "", span.line if span else 0, x.sent / steps, tuple(x.nodes),
+            span.file if span else "", span.line if span else 0, x.sent, tuple(x.nodes),
         )  # fmt: skip
 
     @cached_property

@@ -31,7 +31,7 @@ class NodeShare:
     """A node that an activity computes, and its estimated share of the activity's time.
 
     cost: by itself: of bytes only those in memory outside the kernel
-    sent: bytes that a device sends for a collective; None for other nodes
+    sent: bytes that a device sends for a collective in a step; None for other nodes
     """
 
     name: str

@@ -141,6 +141,8 @@ def _exchange(e: ThreadEvent) -> tuple[str, str, int]:
 def waits_by_track(step: StepTimes) -> dict[Track, list[tuple[int, int]]]:
     """When threads wait between calls of machine code, each time on the track that goes on then."""
     found: dict[Track, list[tuple[int, int]]] = {}
+    if step.threads == 1:
+        return {}
     for events in _by_thread(step).values():
         first, last = window(step)
         tracks = {id(e): track for track, e in events}
@@ -180,7 +182,8 @@ def window(step: StepTimes) -> tuple[int, int]:
 
 def _times(step: StepTimes, found: Sequence[ThreadEvent], first: int, last: int) -> ThreadTimes:
     work = sum(e.ended - e.met for e in found)
-    waiting = sum(e.met - e.came for e in found) + sum(b - a for a, b in gaps(found, first, last))
+    waiting = sum(e.met - e.came for e in found)
+    waiting += sum(b - a for a, b in gaps(found, first, last)) if step.threads > 1 else 0
     return ThreadTimes(work, waiting, step.nanoseconds - work - waiting)
 
 

@@ -94,3 +94,19 @@ def test_there_must_be_a_batch() -> None:
     with Trainer(plan) as trainer, pytest.raises(GraphcError, match="no batch") as caught:
         trainer.profile([])
     assert caught.value.code == "G0606"
+
+
+def test_a_collective_sends_what_the_plan_says() -> None:
+    found = profile_of("linear", "mirrored(2) * accumulate(2)", 2)
+    plan = plan_of(EXAMPLES / "linear.gc", "mirrored(2) * accumulate(2)", None)
+    assert sum(row.sent for row in found.rows("collective")) == plan.training.sent_bytes
+
+
+def test_one_thread_waits_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    from graphc_numpy.native.threads import pool
+
+    for module in (pool, __import__("graphc_numpy.native.fast_path", fromlist=["x"])):
+        monkeypatch.setattr(module, "all_threads", lambda: 1)
+    found = profile_of("linear", "mirrored(3)")
+    (waiting,) = [r for r in found.rows("kernel") if r.label == "waiting for other threads"]
+    assert found.threads == 1 and waiting.share < 0.05  # clocks were read
