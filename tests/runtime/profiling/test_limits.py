@@ -60,7 +60,7 @@ def test_the_machine_is_measured() -> None:
     found = backend.measure(quick=True)
     assert found is not None and found.quick and found.processor == backend.processor
     (f32, _), (f64, _) = found.flops["f32"], found.flops["f64"]
-    assert 1e8 < f64 < f32 < 1e12
+    assert 1e8 < f64 < 2 * f32 < 1e13
     for one, every in (*found.copy.values(), *found.triad.values()):
         assert 1e7 < one < 1e14 and every > one / 10
     assert found.threads == 1 or found.exchange_bytes > 1e6
