@@ -34,6 +34,7 @@ COMMANDS = {
     "calibrate": ("graphc.cli.calibrate", "Measure what the machine can do, for profiles."),
     "show": ("graphc.cli.show", "Print or draw the graph after any pass."),
     "why": ("graphc.cli.why", "Say why a node is in the compiled graph, and at what price."),
+    "diff": ("graphc.cli.diff", "Print what one step has that another one hasn't."),
     "opt": ("graphc.cli.show", "Run passes on a graph in text form (.gir)."),
     "fmt": ("graphc.cli.fmt", "Format .gc files."),
     "ops": ("graphc.cli.info", "List the operations."),

@@ -35,6 +35,7 @@ def test_explanations_are_a_list_in_json(folder: Path, call: Call) -> None:
     assert not loss["inserted"] and loss["pass"] == "source" and loss["line"]["line"] == 7
 
 
+@pytest.mark.ci
 def test_a_graph_in_text_form_answers_too(folder: Path, call: Call) -> None:
     assert call("show", "line.gc", "-o", "line.gir").status == 0
     assert "all_reduce" in call("why", "line.gir").out
@@ -57,6 +58,7 @@ def test_wrong_words_are_told_what_there_is(
     assert (result.status, result.out) == (status, "") and message in result.err
 
 
+@pytest.mark.ci
 def test_a_plan_has_no_graph(folder: Path, call: Call) -> None:
     assert call("compile", "line.gc").status == 0
     result = call("why", "line.plan")

@@ -122,6 +122,7 @@ def test_all_together_have_a_limit() -> None:
             check_budgets(plan, max_comm=wrong)  # type: ignore[arg-type]
 
 
+@pytest.mark.ci
 def test_python_takes_the_same_budgets() -> None:
     def loss(params: dict[str, np.ndarray], batch: np.ndarray) -> np.ndarray:
         return np.mean((batch @ params["w"]) ** 2)

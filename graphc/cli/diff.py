@@ -1,0 +1,101 @@
+"""The command `diff`: what one step has that another hasn't."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from graphc.cli import completion
+from graphc.cli.run import backend_option, order_option, shown_warnings, sparse_option
+
+if TYPE_CHECKING:
+    from graphc.inspect.difference.sides import ComparedStep
+    from graphc.runtime.backends.backend import Backend
+
+DIFFERENT, TROUBLE = 1, 2  # exit statuses, as those of diff(1)
+
+
+@click.command("diff")
+@click.argument("a", type=click.Path(path_type=Path))
+@click.argument("b", type=click.Path(path_type=Path), required=False)
+@click.option(
+    "--strategy", "strategies", multiple=True, shell_complete=completion.strategies,
+    help="Strategy of both files; given twice, that of the first and that of the second. Default: "
+    "each file's own.",
+)  # fmt: skip
+@order_option
+@sparse_option
+@click.option(
+    "--program", default="train", show_default=True,
+    help="Program to compare: train, evaluate, predict, or another one of the strategy.",
+)  # fmt: skip
+@backend_option
+@click.option(
+    "--all", "everything", is_flag=True,
+    help="Print every node and every collective, also those that are the same.",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print the difference as JSON.")
+def diff_command(
+    a: Path, b: Path | None, strategies: tuple[str, ...], order: str | None, sparse: str | None,
+    program: str, backend: str, everything: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Print what differs between A and B (.gc, .gir, .plan), or between strategies of one file.
+
+    Nodes are matched by what they compute and where they were written, not by their names, before
+    any strategy is known. Then come the placements of variables and of values, the collectives with
+    their bytes, and memory and work in all. Two plans differ in collectives, variables and totals.
+
+    The exit status is 0 if nothing differs, 1 if something does, 2 if a file can't be read.
+    """
+    from graphc.inspect.difference.differences import difference
+    from graphc.inspect.difference.in_words import in_json, in_words
+    from graphc.runtime.backends import plugins
+    from graphc.support.errors import GraphcError
+
+    if len(strategies) > 2 or (b is None and len(strategies) != 2):
+        raise click.UsageError("give two files, or one file and --strategy twice")
+    first, second = (strategies * 2)[:2] if strategies else (None, None)
+    try:
+        with shown_warnings():
+            made_for = plugins.backend(backend)
+            how = order, sparse, program
+            plans = ".plan" in (a.suffix, b.suffix if b else "")
+            one = _side(a, first, how, made_for, b is None, plans)
+            other = _side(b or a, second, how, made_for, b is None, plans)
+            found = difference(one, other)
+    except GraphcError as error:
+        click.echo(error.render(), err=True)
+        raise click.exceptions.Exit(TROUBLE) from None
+    click.echo(json.dumps(in_json(found), indent=1) if as_json else in_words(found, everything))
+    if not found.equal:
+        raise click.exceptions.Exit(DIFFERENT)
+
+
+def _side(
+    file: Path, strategy: str | None, how: tuple[str | None, str | None, str], backend: Backend,
+    one_file: bool, plans: bool,
+) -> ComparedStep:  # fmt: skip
+    """What is compared; plans: as a plan, since the other one is."""
+    from graphc.cli.file_arguments import read_text
+    from graphc.compiler.driver import compile_module
+    from graphc.frontend.language.load import load_module
+    from graphc.inspect.difference import sides
+    from graphc.plan.plan import load
+    from graphc.strategies import parse_strategy
+    from graphc.verify.reading import read_ir
+
+    order, sparse, program = how
+    label = strategy if one_file and strategy else str(file)
+    if file.suffix == ".plan":
+        return sides.of_plan(label, load(file), backend)
+    if file.suffix == ".gir":
+        return sides.of_graph(label, read_ir(read_text(file), str(file)))
+    module = load_module(file).ordered(order or "").with_sparse(sparse or "")
+    chosen = parse_strategy(strategy) if strategy else None
+    label = label if one_file or strategy is None else f"{label} under {strategy}"
+    if plans:
+        return sides.of_plan(label, compile_module(module, chosen), backend)
+    return sides.of_module(label, module, chosen, backend, program)

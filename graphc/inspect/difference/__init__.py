@@ -1,0 +1,1 @@
+"""What one step has that another hasn't: `graphc diff`."""
