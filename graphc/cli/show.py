@@ -94,6 +94,8 @@ def show_command(
 
     if form not in FORMATS:
         raise click.UsageError(f"there is no format '{form}'; known: {', '.join(FORMATS)}, html")
+    if level and form == "ir":
+        raise click.UsageError("--level is for pictures: give --format svg or html, too")
     depth = Level(level) if level else None
     match file.suffix:
         case ".gir" if kernels:

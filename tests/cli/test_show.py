@@ -13,6 +13,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from graphc.cli.show import LEVELS
+from graphc.inspect import Level
 from graphc.ir.graph import Graph
 from graphc.lowering.lower import STAGES
 from graphc.passes.base import PASSES, Pass, register_pass
@@ -68,6 +70,17 @@ def test_show_in_every_format(folder: Path, call: Call) -> None:
     )
 
 
+@pytest.mark.parametrize("form", ["svg", "dot", "mermaid", "json"])
+def test_show_at_every_level(folder: Path, call: Call, form: str) -> None:
+    given = ["show", "line.gc", "--format", form, "--level"]
+    texts = [shown(call(*given, level.value)) for level in Level]
+    assert len(texts[0]) < len(texts[2]) and len(set(texts)) >= 3
+    assert [level.value for level in Level] == LEVELS
+    if form != "json":
+        default = shown(call(*given[:-1]))
+        assert default in texts
+
+
 def test_show_under_a_strategy(folder: Path, call: Call) -> None:
     text = shown(call("show", "line.gc", "--strategy", "mirrored(3) * accumulate(2)"))
     assert "data=3" in text
@@ -110,6 +123,8 @@ def test_show_of_a_graphs_text_and_of_a_plan(folder: Path, call: Call) -> None:
     [
         (2, "no pass 'nothing' ran; known: source,", ["line.gc", "--after", "nothing"]),
         (2, "there is no format 'png'; known: ir, dot", ["line.gc", "--format", "png"]),
+        (2, "--level is for pictures: give --format svg or html", ["line.gc", "--level", "model"]),
+        (2, "'deep' is not one of 'model'", ["line.gc", "--format", "svg", "--level", "deep"]),
         (1, "error[G0990]: there is no program 'other'", ["line.gc", "--program", "other"]),
         (1, "error[G0106]", ["no.gc"]),
         (1, "error[G0106]", ["no.gir"]),

@@ -8,7 +8,13 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import NamedTuple
 
-from graphc.inspect.folding.items import EXCHANGED, Item, gradients_served, variables_served
+from graphc.inspect.folding.items import (
+    EXCHANGED,
+    Item,
+    gradients_served,
+    sent_later,
+    variables_served,
+)
 from graphc.inspect.folding.tree import Fold
 from graphc.inspect.scene import Kind, ScenePart
 from graphc.ir.graph import Graph, Node
@@ -76,12 +82,14 @@ class _Paths:
         self.graph, self.items = graph, items
         self.serves = variables_served(graph, list(items))
         self.gradients = gradients_served(graph, list(items))
+        self.sent_later = sent_later(list(items))
+        self.paths: list[Path | None] = []
         self.optimizers, self.first = self._optimizers()
         self.lines: dict[str, tuple[object, int]] = {}
 
     def all(self) -> list[Path | None]:
         """The path of each item; None for one that is carried."""
-        paths: list[Path | None] = []
+        paths = self.paths
         for i, item in enumerate(self.items):
             late = item.carried or item.kind in (Kind.VARIABLE, Kind.END)
             paths.append(None if late else self._path(i, item))
@@ -105,6 +113,8 @@ class _Paths:
             return self._of_update(i, item.node)
         if item.part is ScenePart.BACKWARD and self._finishes(i, item.node):
             variable = self.gradients[i]
+            if self.sent_later[i] and (maker := self._maker(i)) is not None:
+                return maker
             return self._in_update(variable, self.first.get(variable, ""))
         scopes = _scopes(item.node.scope, item.part)
         if scopes and scopes[-1].fold is Fold.COMPOSITE:
@@ -163,6 +173,16 @@ class _Paths:
             s < 0 or (self.gradients[s] == variable and self.items[s].kind is not Kind.INPUT)
             for s in sources
         )
+
+    def _maker(self, i: int) -> Path | None:
+        """The groups around what made a gradient, before it was exchanged."""
+        while True:
+            before = [s for x in self.items[i].operands if (s := self.items[x].source) >= 0]
+            if not before:
+                return None
+            i = before[0]
+            if self.items[i].kind not in EXCHANGED:
+                return self.paths[i]
 
     # -- results and variables ------------------------------------------------------------------
 

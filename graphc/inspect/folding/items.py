@@ -79,5 +79,17 @@ def gradients_served(graph: Graph, items: list[Item]) -> list[str]:
     return [name or "" for name in serves]
 
 
+def sent_later(items: list[Item]) -> list[bool]:
+    """Whether what each value of the backward part becomes is exchanged before it is complete."""
+    later = [False] * len(items)
+    for i in reversed(range(len(items))):
+        item = items[i]
+        if item.part is ScenePart.BACKWARD:
+            sent = later[i] or (item.kind in EXCHANGED and not item.carried)
+            for x in item.operands:
+                later[x] = later[x] or sent
+    return later
+
+
 def _both(a: str | None, b: str) -> str:
     return b if a is None or a == b else ""

@@ -33,7 +33,8 @@ def carried_words(items: Sequence[Item]) -> list[str]:
             inner = words[item.operands[0]] if len(item.operands) == 1 else ""
             words.append(inner if inner and node.op.same_entries else _constant(node))
         else:
-            words.append(words[item.operands[0]] or clean(call_of(node).partition(" ")[0]))
+            own = "" if node.op.alias else clean(call_of(node).partition(" ")[0])
+            words.append(words[item.operands[0]] or own)
     return words
 
 
