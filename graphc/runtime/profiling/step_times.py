@@ -19,6 +19,7 @@ from graphc.runtime.profiling.recorder import (
 )
 
 Track: TypeAlias = tuple[int, int]  # device, thread of it
+LEAST = 200  # nanoseconds between two calls that are taken for waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,12 +191,13 @@ def _times(step: StepTimes, found: Sequence[ThreadEvent], first: int, last: int)
 def gaps(found: Sequence[ThreadEvent], first: int, last: int) -> Iterator[tuple[int, int]]:
     """When a thread waits between the calls of machine code, from the first to the last of all.
 
-    Between instructions of Python, it is Python that takes the time.
+    Between instructions of Python, it is Python that takes the time; and shorter ones are what it
+    takes to go from one region to the next.
     """
     ends = [(first, True), *((e.ended, _is_native(e)) for e in found)]
     starts = [*((e.came, _is_native(e)) for e in found), (last, True)]
     for (a, before), (b, after) in zip(ends, starts, strict=True):
-        if b > a and before and after:
+        if b - a > LEAST and before and after:
             yield a, b
 
 
