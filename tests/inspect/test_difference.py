@@ -88,6 +88,15 @@ def test_a_step_equals_itself_and_what_it_is_with_other_names(strategy: str) -> 
     assert difference(of_graph("a", graph), of_graph("b", again)).equal
 
 
+@pytest.mark.ci
+@pytest.mark.parametrize("strategy", ["multi_worker_mirrored(2, 2)", "local_sgd(2, every=4)"])
+def test_collectives_of_buckets_and_of_replicas_are_matched(strategy: str) -> None:
+    side.cache_clear()
+    one = side("linear", strategy)
+    side.cache_clear()
+    assert difference(one, side("linear", strategy)).equal
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("example", [f.stem for f in EXAMPLES.glob("*.gc")])

@@ -7,7 +7,7 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 
 from graphc.inspect.difference.matching import computed, inverse, match_nodes, root, roots
-from graphc.inspect.difference.sides import ComparedStep, SentValue
+from graphc.inspect.difference.sides import ComparedStep
 from graphc.ir.graph import Graph, Node
 from graphc.ir.placement import Placement
 from graphc.ir.types import TensorType
@@ -170,9 +170,8 @@ def _collectives(
     a: ComparedStep, b: ComparedStep, to: Mapping[str, str]
 ) -> Iterator[tuple[str, str, float, float, str]]:
     """(kind, value, bytes before, bytes after, line), by the values of the first graph."""
-    back = inverse(to)
-    before = _summed(a.collectives, {c.value: c.value for c in a.collectives})
-    after = _summed(b.collectives, back if to else {c.value: c.value for c in b.collectives})
+    before = _summed(a, {x: x for x in to}, "first")
+    after = _summed(b, inverse(to), "second")
     for key in dict.fromkeys([*before, *after]):
         x, y = before.get(key), after.get(key)
         line = x[1] if x else y[1] if y else ""
@@ -180,11 +179,14 @@ def _collectives(
 
 
 def _summed(
-    collectives: tuple[SentValue, ...], names: Mapping[str, str]
-) -> dict[tuple[str, str, bool], tuple[float, str]]:
-    """(bytes, line) by kind, value, and whether the value is one of the first graph."""
-    found: dict[tuple[str, str, bool], tuple[float, str]] = {}
-    for c in collectives:
-        key = c.kind, names.get(c.value, c.value), c.value in names
+    side: ComparedStep, matched: Mapping[str, str], only: str
+) -> dict[tuple[str, str, str], tuple[float, str]]:
+    """(bytes, line) by kind, value, and which of the steps has the value: 'both', `only` this one;
+    'inserted' for one that a pass made, such as a bucket, which is known by its name."""
+    found: dict[tuple[str, str, str], tuple[float, str]] = {}
+    step = side.step.nodes if side.step is not None else {}
+    for c in side.collectives:
+        where = "both" if c.value in matched else only if c.value in step else "inserted"
+        key = c.kind, matched.get(c.value, c.value), where
         found[key] = found.get(key, (0.0, ""))[0] + c.bytes, c.line
     return found
