@@ -18,7 +18,7 @@ from graphc.runtime.callbacks.base import Callback
 from graphc.runtime.callbacks.best import BestCheckpoint, EarlyStopping
 from graphc.runtime.callbacks.logs import CsvLog, JsonLog, TensorBoard
 from graphc.runtime.callbacks.progress import ProgressBar
-from graphc.runtime.callbacks.rate import LearningRate
+from graphc.runtime.callbacks.rate import LearningRate, ReduceLROnPlateau
 from graphc.support.caller import user_span
 from graphc.support.calls import explain_classes
 from graphc.support.errors import UnknownNameError, did_you_mean
@@ -31,6 +31,7 @@ __all__ = [
     "JsonLog",
     "LearningRate",
     "ProgressBar",
+    "ReduceLROnPlateau",
     "TensorBoard",
 ]
 
@@ -40,7 +41,6 @@ _ELSEWHERE = {
     "LearningRateMonitor": "the optimizer's reports of its rate",
     "LearningRateScheduler": "LearningRate(schedule), or a schedule as the optimizer's rate",
     "ModelCheckpoint": "BestCheckpoint(path), or fit(..., checkpoint=graphc.Checkpoints(folder))",
-    "ReduceLROnPlateau": 'a callback that sets self.trainer.hyper["lr"]',
     "TQDMProgressBar": "fit(..., progress=True)",
 }
 
@@ -72,5 +72,8 @@ _WORDS = {  # arguments of others
     "verbose": "leave it out: fit(..., progress=True) shows the metrics",
     "baseline": "write a callback that calls self.trainer.stop()",
     "update_freq": "it is called every=",
+    "threshold": "it is called min_delta=",
+    "epsilon": "it is called min_delta=",
+    "optimizer": "leave it out: the rate is graphc.hyper('lr', 1e-3) in graphc.compile",
 }
 explain_classes((globals()[name] for name in __all__), _WORDS)

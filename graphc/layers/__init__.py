@@ -32,7 +32,7 @@ from graphc.layers.convolution import (
 )
 from graphc.layers.core import Dense, Dropout, Embedding, Flatten, Sequential
 from graphc.layers.normalization import BatchNorm, GroupNorm, LayerNorm, RMSNorm
-from graphc.layers.recurrent import GRU, LSTM, Bidirectional
+from graphc.layers.recurrent import GRU, LSTM, Bidirectional, SimpleRNN
 from graphc.support.caller import user_span
 from graphc.support.calls import explain_classes
 from graphc.support.errors import UnknownNameError, did_you_mean
@@ -62,6 +62,7 @@ __all__ = [
     "MultiHeadAttention",
     "RMSNorm",
     "Sequential",
+    "SimpleRNN",
     "Upsample",
 ]
 
@@ -80,7 +81,7 @@ _ELSEWHERE = {
     "reshape": "lambda x: x.reshape(x.shape[0], ...)", "identity": "lambda x: x",
     "module": "a dataclass with __call__", "modulelist": "a list", "add": "x + y",
     "concatenate": "np.concatenate", "input": "nothing: sizes are explicit",
-    "parameter": "graphc.param", "upsampling": "Upsample",
+    "rnn": "SimpleRNN", "parameter": "graphc.param", "upsampling": "Upsample",
 }  # fmt: skip
 
 

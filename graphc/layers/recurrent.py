@@ -114,6 +114,31 @@ class GRU(Recurrent):
 
 
 @dataclass(eq=False, repr=False)
+class SimpleRNN(Recurrent):
+    """`h' = tanh(x @ wx + h @ wh + b)` over x [n, t, inputs] (Elman 1990)
+
+    As LSTM, with the state (h,), wx [inputs, units], wh [units, units] and b [units]. It is Keras's
+    SimpleRNN, and torch's RNN with the sum of its two biases.
+    """
+
+    wx: Array = field(init=False)
+    wh: Array = field(init=False)
+    b: Array = field(init=False, metadata=NO_DECAY)
+
+    def __post_init__(self) -> None:
+        self.wx = self._param((self.inputs, self.units), self.init)
+        self.wh = self._param((self.units, self.units), self.init)
+        self.b = self._param(self.units, init.zeros())
+
+    def _first(self, x: Array) -> State:
+        return (self._zeros(x),)
+
+    def _step(self, x: Array, state: State) -> State:
+        (h,) = state
+        return (np.tanh(nn.dense(x, self.wx, self.b) + h @ self.wh),)
+
+
+@dataclass(eq=False, repr=False)
 class Bidirectional(Layer):
     """`y = concat(forward(x), backward(x))` along the last dim; backward has reverse=True
 

@@ -66,9 +66,8 @@ def attention(layer: Any, w: Weights, x: torch.Tensor) -> torch.Tensor:
 
 
 def recurrent(layer: Any, w: Weights, x: torch.Tensor, at: str = "") -> torch.Tensor:
-    own = (nn.LSTM if isinstance(layer, L.LSTM) else nn.GRU)(
-        layer.inputs, layer.units, batch_first=True
-    )
+    kinds = {L.LSTM: nn.LSTM, L.GRU: nn.GRU, L.SimpleRNN: nn.RNN}
+    own = kinds[type(layer)](layer.inputs, layer.units, batch_first=True)
     both = (
         [w[f"{at}bx"], w[f"{at}bh"]] if isinstance(layer, L.GRU) else [w[f"{at}b"], 0 * w[f"{at}b"]]
     )

@@ -52,6 +52,7 @@ CASES: dict[str, tuple[Callable[[], Any], tuple[int, ...]]] = {
         ),
         (2, 4, 3),
     ),
+    "rnn": (lambda: L.SimpleRNN(3, 4, return_sequences=True), (2, 5, 3)),
 }  # fmt: skip
 
 

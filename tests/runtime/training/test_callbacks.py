@@ -7,7 +7,7 @@ import json
 import math
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from graphc.callbacks import (
     JsonLog,
     LearningRate,
     ProgressBar,
+    ReduceLROnPlateau,
     TensorBoard,
 )
 from graphc.runtime.callbacks.base import FitSetting
@@ -332,6 +333,63 @@ def test_workers_get_the_rate_too() -> None:
 def test_a_rate_that_is_not_declared_is_named() -> None:
     with compiled() as trainer, pytest.raises(GraphcError, match="no hyperparameter 'lr'"):
         trainer.fit(DATA, callbacks=LearningRate(lambda steps: 0.1))
+
+
+# What Keras's ReduceLROnPlateau makes of a rate of 1, epoch by epoch.
+NAN = float("nan")
+OF_KERAS: list[tuple[list[float], dict[str, Any], list[float]]] = [
+    ([5, 4, 4, 4, 3.99995, 3, 3, 3, 3, 3], {"factor": 0.5, "patience": 2},
+     [1, 1, 1, 0.5, 0.5, 0.5, 0.5, 0.25, 0.25, 0.125]),
+    ([1] * 8, {"factor": 0.1, "patience": 1, "cooldown": 2, "min_lr": 1e-3},
+     [1, 0.1, 0.1, 0.01, 0.01, 0.001, 0.001, 0.001]),
+    ([0.1, 0.2, 0.3, 0.3, 0.3, 0.2, 0.4, 0.4, 0.4],
+     {"factor": 0.5, "patience": 2, "mode": "max", "min_delta": 0.0},
+     [1, 1, 1, 1, 0.5, 0.5, 0.5, 0.5, 0.25]),
+    ([2, NAN, 1, 1, NAN, 1], {"factor": 0.5, "patience": 0}, [1, 0.5, 0.5, 0.25, 0.125, 0.0625]),
+    ([3, 2.95, 2.9, 2.85, 2.8, 2.75],
+     {"factor": 0.25, "patience": 2, "min_delta": 0.07, "cooldown": 1}, [1] * 6),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("values, options, rates", OF_KERAS)
+def test_a_plateau_lowers_the_rate_as_in_keras(
+    values: list[float], options: dict[str, Any], rates: list[float]
+) -> None:
+    callback, hyper = ReduceLROnPlateau("loss", **options), {"lr": 1.0}
+    callback.setting = FitSetting(None, SimpleNamespace(hyper=hyper))  # type: ignore[arg-type]
+    for _ in range(2):  # a second training begins anew
+        hyper["lr"], found = 1.0, []
+        callback.on_train_begin()
+        for epoch, value in enumerate(values):
+            callback.on_epoch_end(epoch + 1, {"loss": value})
+            found.append(hyper["lr"])
+        assert found == pytest.approx(rates)
+
+
+def test_a_fit_lowers_its_rate_at_a_plateau_of_the_validation() -> None:
+    lower = ReduceLROnPlateau(factor=0.5, patience=1, min_delta=1e9)
+    rates: list[float] = []
+    with with_rate("one_device()") as trainer:
+        trainer.fit(
+            DATA, 4, validation=DATA,
+            callbacks=[lower, lambda epoch, metrics: rates.append(trainer.hyper["lr"])],
+        )  # fmt: skip
+    assert rates == pytest.approx([0.5, 0.25, 0.125, 0.0625])
+
+
+def test_a_plateau_needs_a_rate_and_numbers_in_their_ranges() -> None:
+    with compiled() as trainer, pytest.raises(GraphcError, match="no hyperparameter 'lr'"):
+        trainer.fit(DATA, callbacks=ReduceLROnPlateau("loss"))
+    bad: list[dict[str, Any]] = [
+        {"factor": 1.0},
+        {"factor": 0},
+        {"patience": -1},
+        {"cooldown": 1.5},
+    ]
+    for options in bad:
+        with pytest.raises(GraphcError) as caught:
+            ReduceLROnPlateau(**options)
+        assert caught.value.code == "G0631" and "ReduceLROnPlateau(" in str(caught.value.help)
 
 
 # -- the progress bar ------------------------------------------------------------------------------
