@@ -61,6 +61,9 @@ once, while tracing.
   any combination that NumPy knows. A constant mask is an index too; a traced one is not.
 * Of a ufunc's methods, `reduce`, `accumulate` (both of associative functions), `outer` and
   `np.add.at` trace. `where=` needs `out=`.
+* **scipy**, which graphc does not need: `expit`, `log_expit`, `logit`, `erf`, `xlogy`, `xlog1py`,
+  `entr`, `rel_entr`, `kl_div`, `softmax`, `log_softmax` and `logsumexp` of scipy.special, `pdf`,
+  `logpdf` and `cdf` of scipy.stats.norm. cdf is made of erf, and loses digits far below the mean.
 * `np.random` inside the function draws once, while tracing: use `graphc.nn.dropout`,
   `graphc.nn.random_normal` or `graphc.nn.random_uniform`.
 """

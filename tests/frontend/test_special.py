@@ -14,6 +14,7 @@ import graphc
 from graphc.frontend.numpy import special
 from graphc.frontend.numpy.trace import record
 from graphc.support.errors import GraphcError
+from graphc.testing.compute import evaluate
 
 # What scipy 1.18 gives.
 X = [-2.0, -0.5, 0.0, 0.25, 0.9, 3.0]
@@ -94,3 +95,47 @@ def test_functions_of_scipy_are_graphcs_while_a_function_is_traced(
 
     assert graph(lambda x: getattr(module, name)(x, axis=1)) == graph(of_graphc)
     assert getattr(module, name)(1) == "scipy's own"
+
+
+class Normal:
+    """What matters of scipy.stats.norm here: an object with methods."""
+
+    def pdf(self, x: Any, *args: Any, **options: Any) -> Any:
+        return "scipy's own"
+
+    logpdf = cdf = pdf
+
+
+def test_the_normal_distribution_of_scipy_has_its_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    module: Any = ModuleType("scipy.stats")
+    module.norm = norm = Normal()
+    monkeypatch.setitem(sys.modules, "scipy.stats", module)
+    x = np.array([-1.5, 0.0, 2.0])
+    found = {}
+
+    def step(params: Any, batch: Any) -> Any:
+        assert norm.pdf(1.0) == "scipy's own"
+        a = batch["x"]
+        found["of numbers"] = norm.pdf(0.5, loc=np.ones(3))
+        return {
+            "pdf": norm.pdf(a), "logpdf": norm.logpdf(a, 0.5, scale=2.0),
+            "cdf": norm.cdf(a, loc=params["m"]), "by width": norm.logpdf(0.0, 0.0, np.exp(a)),
+        }  # fmt: skip
+
+    traced = record(step, {"m": np.float64(0.5)}, {"x": x})
+    values = evaluate(traced.graph, {"x": x, **traced.values})
+    got = {name: values[at] for name, at in traced.graph.outputs.items()}
+    # What scipy 1.17 gives.
+    np.testing.assert_allclose(
+        got["pdf"], [0.12951759566589174, 0.3989422804014327, 0.05399096651318806]
+    )
+    np.testing.assert_allclose(
+        got["logpdf"], [-2.112085713764618, -1.643335713764618, -1.893335713764618]
+    )
+    np.testing.assert_allclose(
+        got["cdf"], [0.022750131948179195, 0.3085375387259869, 0.9331927987311419]
+    )
+    np.testing.assert_allclose(
+        got["by width"], [0.5810614667953272, -0.9189385332046727, -2.9189385332046727]
+    )
+    assert found["of numbers"] == "scipy's own" and type(norm) is Normal

@@ -1,13 +1,14 @@
-"""Functions of scipy.special that can be traced, by name: scipy is no dependency of graphc.
+"""Functions of scipy that can be traced, by name: scipy is no dependency of graphc.
 
 Its ufuncs come through NumPy's protocol. softmax, log_softmax and logsumexp are functions of Python
-and are replaced in the module while a function is traced, if it was imported.
+and are replaced in the module while a function is traced, if it was imported; so are the methods of
+scipy.stats.norm.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import log
+from math import log, pi, sqrt
 from typing import Any
 
 from graphc.frontend.numpy.handlers import Handler
@@ -94,4 +95,29 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "softmax": _softmax,
     "log_softmax": _log_softmax,
     "logsumexp": _logsumexp,
+}
+
+
+def _density(f: Builder, x: Any, loc: Any = 0, scale: Any = 1) -> Value:
+    y: Value = f.exp(_log_density(f, x, loc, scale))
+    return y
+
+
+def _log_density(f: Builder, x: Any, loc: Any = 0, scale: Any = 1) -> Value:
+    a, mean, width = _floats(f, x, loc, scale)
+    y: Value = f.square((a - mean) / width) * -0.5 - f.log(width) - 0.5 * log(2 * pi)
+    return y
+
+
+def _distribution(f: Builder, x: Any, loc: Any = 0, scale: Any = 1) -> Value:
+    a, mean, width = _floats(f, x, loc, scale)
+    y: Value = (f.erf((a - mean) / width * sqrt(0.5)) + 1) * 0.5
+    return y
+
+
+# Methods of scipy.stats.norm.
+NORMAL: dict[str, Callable[..., Value]] = {
+    "pdf": _density,
+    "logpdf": _log_density,
+    "cdf": _distribution,
 }

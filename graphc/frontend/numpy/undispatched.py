@@ -150,6 +150,24 @@ def _tracing(module: str, own: Any) -> Any:
     return type(own.__name__, (own,), attributes)
 
 
+def _normal(name: str, own: Any) -> Function:
+    """A method of scipy.stats.norm that takes traced arrays, too."""
+
+    def method(self: Any, *args: Any, **options: Any) -> Any:
+        given = _traced((*args, *options.values()))
+        if given is None:
+            return getattr(own, name)(self, *args, **options)
+        return given.apply(f"scipy.stats.norm.{name}", special.NORMAL[name], args, options)
+
+    return method
+
+
+@lru_cache(maxsize=8)
+def _tracing_normal(own: Any) -> Any:
+    """The class that scipy.stats.norm has while a trace runs."""
+    return type(own.__name__, (own,), {name: _normal(name, own) for name in special.NORMAL})
+
+
 def _measured(original: Callable[[Any], int]) -> Callable[[Any], Any]:
     @wraps(original)
     def length(obj: Any, /) -> Any:
@@ -159,21 +177,26 @@ def _measured(original: Callable[[Any], int]) -> Callable[[Any], Any]:
 
 
 class _Replaced:
-    """What is replaced while a trace runs: the classes of modules, and `len`."""
+    """What is replaced while a trace runs: `len`, and the classes of modules and of norm."""
 
     def __init__(self) -> None:
         some = [module for name in _MAKERS if (module := sys.modules.get(name)) is not None]
         self._classes: list[tuple[Any, Any]] = [(module, type(module)) for module in some]
         for module, own in self._classes:
             module.__class__ = _tracing(module.__name__, own)
+        normal: Any = getattr(sys.modules.get("scipy.stats"), "norm", None)
+        if normal is not None:
+            self._classes.append((normal, type(normal)))
+            normal.__class__ = _tracing_normal(self._classes[-1][1])
+        self._ours = {type(thing) for thing, _ in self._classes}
         self._own = builtins.len
         builtins.len = self._length = _measured(self._own)
 
     def restore(self) -> None:
         """As it was; what somebody else has replaced meanwhile stays."""
-        for module, own in self._classes:
-            if type(module) is _tracing(module.__name__, own):
-                module.__class__ = own
+        for thing, own in self._classes:
+            if type(thing) in self._ours:
+                thing.__class__ = own
         if builtins.len is self._length:
             builtins.len = self._own
 
