@@ -20,6 +20,15 @@ from graphc.syntax.tree import Call, SourceFile, StrategyExpr, walk
 from graphc.syntax.tree_builder import CURRENT, Build
 
 GRAMMAR: Final = Path(__file__).with_name("gc.lark")
+OTHER_FILES: Final = {
+    ".py": (
+        "is a Python program",
+        "run it with `python`; what a step that it compiles can do, its trainer does: "
+        "trainer.fit, .predict, .why, .page, .profile, .to_onnx",
+    ),
+    ".ipynb": ("is a notebook", "open it in Jupyter; a trainer shows itself: trainer.page()"),
+    ".plan": ("is a plan, which has no source", "give the .gc file that it was compiled from"),
+}  # what people give to commands that take .gc files
 
 
 def parse_source(data: str | bytes, file: str = "<source>") -> SourceFile:
@@ -58,6 +67,9 @@ def read_file(path: str | Path, special: bool = True) -> bytes:
 
     special: whether it may be a pipe or a device, such as a shell's `<(...)`.
     """
+    if (other := OTHER_FILES.get(Path(path).suffix)) is not None:
+        text = f"cannot read {path}: it {other[0]}, no .gc file"
+        raise GraphcError("G0106", text, span=Span(str(path), 1), help=other[1])
     try:
         with open(path, "rb") if special else opened(Path(path)) as file:
             return file.read(MAX_BYTES + 1)

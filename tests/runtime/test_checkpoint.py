@@ -190,8 +190,25 @@ def test_a_load_that_is_partial_starts_anew_from_what_fits(tmp_path: Path) -> No
         with pytest.raises(GraphcError, match="another type of v") as error:
             wider.load(path)
         assert error.value.code == "G0510"
-        with pytest.raises(GraphcError, match="has no variable of this step"):
+        with pytest.raises(
+            GraphcError, match=r"another type: v \(f64\[5,1\], there f64\[4,1\]\)"
+        ) as error:
             wider.load(path, partial=True)
+        assert error.value.help == "dtypes and shapes must be equal"
+        with pytest.raises(GraphcError, match="has no tensor 'fc.weight'") as error:
+            wider.load(path, partial=True, names={"w": "fc.weight"})
+        assert error.value.help == "it has: step, v, v.m, v.v, w, w.m, w.v"
+    save(path, {"fc.weight": w.T})
+    with trainer() as other, pytest.raises(GraphcError, match="another type") as error:
+        other.load(path, partial=True, names={"w": "fc.weight"})
+    assert 'names={"w": "fc.weight.T"} turns one' in error.value.help
+    with trainer() as other, pytest.raises(GraphcError, match="no variable") as error:
+        other.load(path, partial=True)
+    assert "says which is which" in error.value.help
+    path.rename(torch := tmp_path / "model.pt")
+    with trainer() as other, pytest.raises(GraphcError) as error:
+        other.load(torch)
+    assert "load(..., partial=True), starts from them" in error.value.help
     save(path, {"w": w})
     with trainer() as other, pytest.warns(GraphcWarning, match=r"G0531.*\n?.*not in it: v"):
         other.load(path, partial=True)

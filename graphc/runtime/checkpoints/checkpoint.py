@@ -84,7 +84,7 @@ def read_checkpoint(path: str | Path, *, foreign: bool = False) -> Checkpoint:
         tensors, notes = stored_tensors(OpenFile(Path(path), links=True))
     except (OSError, ValueError) as error:
         text = f"can't read variables from {path}: {reason_of(error)}"
-        raise GraphcError("G0509", text) from None
+        raise GraphcError("G0509", text, help=_other_weights(Path(path), foreign)) from None
     said = notes.pop(CHECKSUM, "")
     if not said and not foreign:
         text = f"{path} has no checksum: another program wrote it, or it was changed since"
@@ -94,6 +94,16 @@ def read_checkpoint(path: str | Path, *, foreign: bool = False) -> Checkpoint:
         text = f"{path} was changed after it was written: its checksum does not match"
         raise GraphcError("G0509", text, help="use another copy of it, or an older checkpoint")
     return Checkpoint(tensors, notes, said)
+
+
+def _other_weights(path: Path, foreign: bool) -> str:
+    """What reads a file that is no checkpoint by its name."""
+    if foreign or path.suffix not in (".pt", ".pth", ".bin", ".ckpt"):
+        return ""
+    return (
+        "torch's files have weights, and no training to resume: graphc run --load, or "
+        "load(..., partial=True), starts from them"
+    )
 
 
 def _checksum(tensors: Mapping[str, Value], notes: Mapping[str, str]) -> str:

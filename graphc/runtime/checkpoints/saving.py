@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -196,7 +196,7 @@ def _check_all(
     missing = [name for name in types if name not in values]
     extra = [name for name in values if name not in types]
     unlike = [
-        f"{n} ({types[n].bare()}, there {dtype_words(a.dtype)}{list(a.shape)})"
+        f"{n} ({_types(types[n], a)})"
         for n, a in values.items()
         if n in types and not _is_like(a, types[n])
     ]
@@ -236,14 +236,36 @@ def fitting(
     fit = {n: a for n, a in same_name.items() if a.dtype == types[n].dtype.numpy
            and a.shape == types[n].shape}  # fmt: skip
     if not fit:
-        help = f"the variables are: {_listed(wanted)}; it has: {_listed(found)}"
-        raise GraphcError("G0510", f"{path} has no variable of this step", help=help)
+        raise _none_fits(path, types, wanted, same_name, names, found)
     missing = [n for n in wanted if n not in same_name]
     said = {"not in it": missing, "of another type": [n for n in same_name if n not in fit]}
     if words := "; ".join(f"{what}: {_listed(names)}" for what, names in said.items() if names):
         text = f"{len(fit)} of {len(wanted)} variables start from {path}; {words}"
         warn("note", "G0531", text, "the others start as the program says")
     return fit
+
+
+def _none_fits(
+    path: str | Path, types: Mapping[str, TensorType], wanted: Sequence[str],
+    same_name: Mapping[str, Value], names: Mapping[str, str] | None, found: Mapping[str, Value],
+) -> GraphcError:  # fmt: skip
+    """The error (G0510) for a file of which no variable can start."""
+    if same_name:
+        unlike = [f"{n} ({_types(types[n], a)})" for n, a in same_name.items()]
+        help = "dtypes and shapes must be equal"
+        if any(a.shape[::-1] == types[n].shape for n, a in same_name.items() if len(a.shape) == 2):
+            help += '; torch has weights as (outputs, inputs): names={"w": "fc.weight.T"} turns one'
+        text = f"{path} has these variables with another type: {_listed(unlike)}"
+        return GraphcError("G0510", text, help=help)
+    help = f"the variables are: {_listed(wanted)}; it has: {_listed(found)}"
+    if names is None:
+        help += '; load(..., partial=True, names={"w": "fc.weight.T"}) says which is which'
+    return GraphcError("G0510", f"{path} has no variable of this step", help=help)
+
+
+def _types(wanted: TensorType, found: Value) -> str:
+    shape = ",".join(map(str, found.shape))
+    return f"{wanted.bare()}, there {dtype_words(found.dtype)}[{shape}]"
 
 
 def warn_of_seed(path: str | Path, before: int, plan: Plan) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -30,6 +30,7 @@ Array: TypeAlias = NDArray[Any]
 INDEX, WHOLE = "model.safetensors.index.json", "model.safetensors"
 TORCH = (".pt", ".pth", ".bin", ".ckpt")
 TURNED = ".T"
+SHOWN = 10  # names in an error
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,8 @@ class TransposedTensor(TensorInFile):
 
 
 def read_weights(path: str | Path, names: Mapping[str, str] | None = None) -> dict[str, Value]:
-    """The tensors of a file or a folder, by the names of variables. Raises G0509.
+    """The tensors of a file or a folder, by the names of variables. Raises G0509, and G0510 if it
+    has none of the tensors that `names` say.
 
     names: which tensor is which variable; None: those of the same name
     """
@@ -53,7 +55,15 @@ def read_weights(path: str | Path, names: Mapping[str, str] | None = None) -> di
     if names is None:
         return found
     named = {variable: _named(found, name) for variable, name in names.items()}
+    if names and not any(value is not None for value in named.values()):
+        text = f"{path} has no tensor {_few(repr(name) for name in names.values())}"
+        raise GraphcError("G0510", text, help=f"it has: {_few(found)}")
     return {variable: value for variable, value in named.items() if value is not None}
+
+
+def _few(names: Iterable[str]) -> str:
+    every = sorted(names)
+    return ", ".join(every[:SHOWN]) + (f" and {len(every) - SHOWN} more" if every[SHOWN:] else "")
 
 
 def _read(path: Path) -> Checkpoint:
