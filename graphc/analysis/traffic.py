@@ -43,6 +43,11 @@ def exchanges(graph: Graph) -> Iterator[StepExchange]:
             yield StepExchange(node, _sent(graph, node) * times, times, mesh.link(node.op.axes))
 
 
+def sent_in_step(graph: Graph) -> dict[str, float]:
+    """The bytes that a device sends in a step for each collective that sends any, by node."""
+    return {x.node.name: x.bytes for x in exchanges(graph) if x.bytes}
+
+
 def _again_in_loops(graph: Graph, turns: Turns) -> set[str]:
     """What is made again for each use, with what is made of it, where all users are in one loop:
     the schedule makes it there, in every turn (graphc.lowering.schedule.phases)."""

@@ -24,7 +24,6 @@ from graphc.inspect.folding import (
     group_tree,
     open_at,
 )
-from graphc.inspect.folding.words import sent_bytes
 from graphc.inspect.scene import Kind, Scene, ScenePart
 from graphc.inspect.svg import to_svg
 from graphc.ir.builder import Builder
@@ -252,10 +251,12 @@ def test_a_collective_is_a_box_of_its_own_at_every_level(strategy: str, collecti
 def test_the_bytes_of_collectives_are_those_of_the_plan() -> None:
     from graphc.compiler.driver import compile_module
 
-    for strategy in ("mirrored(4)", "mirrored(2) * accumulate(2)"):
-        tree = group_tree(after_partition(strategy=strategy))
-        plan = compile_module(load_module(ROOT / "examples/digits.gc"), parse_strategy(strategy))
-        assert round(sum(sent_bytes(tree, item) for item in tree.items)) == plan.sent_bytes
+    leaves, per_use = "reproducible(4) * mirrored(2)", "zero(2, stage=3)"
+    for strategy in ("mirrored(4)", f"{leaves} * accumulate(2)", f"{per_use} * accumulate(2)"):
+        *_, final = passed("linear.gc", strategy).values()
+        tree = group_tree(final)
+        plan = compile_module(load_module(ROOT / "examples/linear.gc"), parse_strategy(strategy))
+        assert round(sum(tree.sent.values())) == plan.sent_bytes
 
 
 def stacked(blocks: int, width: int = 8) -> Graph:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 
+from graphc.analysis.traffic import sent_in_step
 from graphc.inspect.folding.items import Item
 from graphc.inspect.scene import Kind, ScenePart
 from graphc.ir.graph import Graph
@@ -107,3 +108,8 @@ class GroupTree:
                 members[leaf].append(item)
                 leaf = self.groups[leaf].parent
         return members
+
+    @cached_property
+    def sent(self) -> dict[str, float]:
+        """The bytes that a device sends in a step for each collective, by node."""
+        return sent_in_step(self.graph)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from math import prod
 
 from graphc.inspect.folding.draft import NAMED, few, stem
 from graphc.inspect.folding.items import Item
 from graphc.inspect.folding.tree import BoxGroup, Fold, GroupTree
 from graphc.inspect.scene import Box, Kind, call_of, clean, clip, mesh_title, tooltip_of
 from graphc.ir.graph import Node
-from graphc.ir.placement import R, local_shape
 from graphc.ir.types import TensorType, in_units
 from graphc.ops.collective import Conversion
 from graphc.text.printer import placement_text, type_text, value_name, value_text
@@ -174,17 +172,5 @@ def _exchange(members: Sequence[Item], tree: GroupTree) -> str:
     first = members[0].node
     assert first is not None
     over = f"over {first.op.attributes.get('axis', '')}"
-    size = sum(sent_bytes(tree, m) for m in members)
+    size = sum(tree.sent.get(m.node.name, 0.0) for m in members if m.node is not None)
     return f"{over} · {in_units(round(size))}" if size else over
-
-
-def sent_bytes(tree: GroupTree, item: Item) -> float:
-    """Bytes that a device sends in a step for a collective, with ring algorithms."""
-    node, mesh = item.node, tree.graph.mesh
-    if node is None or not isinstance(node.op, Conversion) or not node.op.communicates:
-        return 0.0
-    operand = tree.graph[node.operands[0]].type
-    shape = local_shape(operand, mesh)
-    turns = prod(a.size for a in mesh.time if operand.placement[a.name] != R)
-    piece = (1, *shape)  # of a sum over leaves: the others get one each, as lowering says
-    return node.op.sent(prod(shape) * operand.dtype.bytes, piece, mesh) * turns

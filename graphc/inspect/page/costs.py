@@ -1,4 +1,5 @@
-"""What a node costs: operations, bytes that it reads and writes, and bytes that it sends."""
+"""What a node costs: operations, and bytes that it reads and writes (see
+graphc.analysis.traffic for what it sends)."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from math import prod
 from graphc.analysis.work import multiply_adds
 from graphc.ir.dims import parse_rule
 from graphc.ir.graph import Graph, Node
-from graphc.ir.placement import Home, R, local_shape
+from graphc.ir.placement import R, local_shape
 from graphc.ir.types import TensorType
 from graphc.ops.collective import Conversion
 
@@ -22,12 +23,10 @@ class NodeCost:
     operations: a product counts its multiplications and its additions, any other op the entries of
                 the largest of its operands and its result
     bytes:      what it reads and writes if it is not fused with others; 0 for a view
-    sent:       what a device sends, on average, with ring algorithms
     """
 
     operations: float = 0.0
     bytes: float = 0.0
-    sent: float = 0.0
 
 
 FREE = NodeCost()
@@ -41,9 +40,7 @@ def cost_of(node: Node, graph: Graph) -> NodeCost:
     types = [graph[x].type for x in node.operands]
     turns = _turns(_beside(node, graph), graph)
     if isinstance(op, Conversion):
-        sent = _sent(node, types[0], graph) if op.communicates else 0.0
-        moved = 0.0 if op.view else _bytes([*types, node.type], graph) * turns
-        return NodeCost(0.0, moved, sent)
+        return NodeCost(0.0, 0.0 if op.view else _bytes([*types, node.type], graph) * turns)
     if op.view:
         return FREE
     return NodeCost(
@@ -76,13 +73,9 @@ def _beside(node: Node, graph: Graph) -> list[TensorType]:
     return types
 
 
-def _turns(types: list[TensorType], graph: Graph, without: tuple[str, ...] = ()) -> int:
+def _turns(types: list[TensorType], graph: Graph) -> int:
     """How often a step runs it: once for every microbatch along the axes where anything varies."""
-    varies = (
-        a.size
-        for a in graph.mesh.time
-        if a.name not in without and any(t.placement[a.name] != R for t in types)
-    )
+    varies = (a.size for a in graph.mesh.time if any(t.placement[a.name] != R for t in types))
     return prod(varies)
 
 
@@ -92,16 +85,3 @@ def _bytes(types: list[TensorType], graph: Graph) -> float:
 
 def _local(t: TensorType, graph: Graph) -> int:
     return prod(local_shape(t, graph.mesh)) * t.dtype.bytes
-
-
-def _sent(node: Node, t: TensorType, graph: Graph) -> float:
-    """The mean over devices; a value that one of them owns is sent by its group only.
-
-    A sum over leaves is sent in pieces, each as large as the value.
-    """
-    mesh, op = graph.mesh, node.op
-    assert isinstance(op, Conversion)
-    homes = (a for a, state in t.placement if isinstance(state, Home) and a not in op.axes)
-    size = _local(t, graph) / prod(mesh.axis(a).size for a in homes)
-    near = _beside(node, graph) if op.per_use else [t]
-    return op.sent(size, (1,), mesh) * _turns(near, graph, without=op.axes)

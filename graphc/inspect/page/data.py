@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from graphc.analysis.traffic import sent_in_step
 from graphc.inspect.page.costs import cost_of
 from graphc.inspect.page.execution import Execution
 from graphc.inspect.page.groups import NodePlace, PathStep, places
@@ -84,12 +85,13 @@ class _Tables:
 
     def records_of(self, graph: Graph) -> list[int]:
         """The nodes of a graph as numbers of records."""
+        sent = sent_in_step(graph)
         return [
-            _number(self.records, self._record(node, graph, place))
+            _number(self.records, self._record(node, graph, place, sent.get(node.name, 0.0)))
             for node, place in zip(graph, places(graph), strict=True)
         ]
 
-    def _record(self, node: Node, graph: Graph, place: NodePlace) -> tuple[Any, ...]:
+    def _record(self, node: Node, graph: Graph, place: NodePlace, sent: float) -> tuple[Any, ...]:
         text, cost = self.text, cost_of(node, graph)
         return (
             text(node.name), text(node.op.name), tuple(map(text, node.operands)),
@@ -98,7 +100,7 @@ class _Tables:
             self.reason(node), text("; ".join(placement_text(p) for p in node.needs)),
             text(str(node.order)), KINDS.index(_kind(node, graph)), int(place.minor),
             self.group(place.path),
-            _rounded(cost.operations), _rounded(cost.bytes), _rounded(cost.sent),
+            _rounded(cost.operations), _rounded(cost.bytes), _rounded(sent),
         )  # fmt: skip
 
     def text(self, text: str) -> int:
