@@ -97,7 +97,7 @@ def table(step: CompiledStep, names: Sequence[str], everything: bool = False) ->
     if shown:
         lines += [_aligned(r, widths).rstrip() for r in rows]
         total = sum(step.exchanges[x].bytes for x in shown if x in step.exchanges)
-        lines += ["", f"{total:,.0f} bytes are sent by each device in a step"]
+        lines += ["", f"{total:,.0f} bytes are sent by each device in a step"] if total else []
     rest = Counter(_group(graph[x]) for x in names if x not in shown)
     if rest:
         lines += ["", "without traffic:"] if shown else ["without traffic:"]
