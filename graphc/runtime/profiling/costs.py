@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from graphc.analysis.work import multiply_adds
 from graphc.ir.dims import parse_rule
 from graphc.ir.types import TensorType
 from graphc.lowering.kernel.code import (
@@ -196,6 +195,8 @@ def op_cost(program: Program, x: Kernel | Start) -> Cost:
 
 def op_flops(x: Kernel | Start, buffers: Sequence[Buffer]) -> float:
     """One for each combination of indices of the op's dims; two where it multiplies and adds."""
+    from graphc.analysis.work import multiply_adds  # which running a plan does without
+
     entries = float(max(prod(b.shape) for b in buffers))
     if isinstance(x, Start) or x.op.conversion:
         return entries
