@@ -16,12 +16,16 @@ from typing import TYPE_CHECKING, Any, Never, NoReturn, Self
 from graphc.compiler.plan_cache import compiled
 from graphc.export.onnx_file import export_onnx
 from graphc.frontend.module import Module
-from graphc.frontend.numpy.other_words import COMPILE_WORDS, TRAINER_WORDS, of_trainer
+from graphc.frontend.numpy import other_words
+from graphc.frontend.numpy.other_words import TRAINER_WORDS
 from graphc.frontend.numpy.trace import TracedStep
 from graphc.frontend.numpy.traced_module import traced_module
+from graphc.inspect.explain.answer import Answer, answer
+from graphc.inspect.explain.compiled import compiled_step
 from graphc.inspect.explain.over_budget import check_limits
 from graphc.inspect.summary import Summary, summary
 from graphc.ir.graph import Graph
+from graphc.plan.budgets import limit_of
 from graphc.runtime.asynchronous.drivers import DriverPlugin
 from graphc.runtime.backends import plugins
 from graphc.runtime.backends.backend import Backend
@@ -49,7 +53,7 @@ if TYPE_CHECKING:
     from graphc.inspect.page import HtmlPage
 
 
-@explained(COMPILE_WORDS)
+@explained(other_words.COMPILE_WORDS)
 def compile(
     loss_fn: Callable[..., Any],
     params: Any,
@@ -67,10 +71,10 @@ def compile(
     reduction: str = "",
     sparse: str = "",
     data_dtype: Any = None,
-    peak: int | None = None,
-    deny: Sequence[str] = (),
+    peak: int | str | None = None,
+    deny: str | Sequence[str] = (),
     max_comm: int | str | None = None,
-    max_bytes: int | None = None,
+    max_bytes: int | str | None = None,
     check_replicas: bool = False,
     debug_nans: bool | None = None,
 ) -> StepTrainer:
@@ -99,10 +103,10 @@ def compile(
                    than the table has), on or off (see graphc.ops.sparse)
     data_dtype:    the widest float dtype in which the batch is taken, such as "float64"; by default
                    that of the params: a float64 batch for f32 params is taken as f32 (see G0831)
-    peak:          limit on the memory of one device, in bytes
+    peak:          limit on the memory of one device: bytes, or "2GiB"
     deny:          collectives that the step must not have: "all_gather > 8MB", "all_to_all"
     max_comm:      limit on what a device sends in a step: bytes, or "50MB"
-    max_bytes:     limit on the memory of all devices, in bytes; by default the machine's memory
+    max_bytes:     limit on the memory of all devices; by default the machine's memory
     check_replicas: a step fails (G0536) if replicas disagree on an `only_first_replica` variable
     debug_nans:    a step that gives a NaN or an infinity fails (G0537) and names the first node
                    that made one; None: as GRAPHC_DEBUG_NANS says
@@ -121,8 +125,8 @@ def compile(
         made_by = plugins.backend(backend) if isinstance(backend, str) else backend
         check_limits(plan, made_by, peak, deny, max_comm, module, chosen, bucket)
         trainer = Trainer(
-            plan, made_by, values=traced.values, transport=exchange, max_bytes=max_bytes,
-            debug_nans=debug_nans, driver=driver,
+            plan, made_by, values=traced.values, transport=exchange,
+            max_bytes=limit_of(max_bytes, "memory"), debug_nans=debug_nans, driver=driver,
         )  # fmt: skip
     return StepTrainer(module, traced, trainer)
 
@@ -141,11 +145,11 @@ class StepTrainer:
     def __setattr__(self, name: str, value: Any) -> None:
         known = self.hyper if "trainer" in self.__dict__ else {}
         if name in ("lr", "learning_rate") or (name in known and name not in self.__dict__):
-            help = f'write trainer.hyper["{name}"] = ...'
-            if name not in known:
-                help = 'declare adam(lr=graphc.hyper("lr", 1e-3)); then trainer.hyper["lr"] = ...'
-            text, span = f"a trainer has no '{name}' to set", user_span()
-            raise GraphcError("G0571", text, span=span, help=help)
+            text, help = (
+                f"a trainer has no '{name}' to set",
+                other_words.to_set(name, name in known),
+            )
+            raise GraphcError("G0571", text, span=user_span(), help=help)
         super().__setattr__(name, value)
 
     def step(self, batch: Any, *others: Never) -> dict[str, Any]:
@@ -163,18 +167,13 @@ class StepTrainer:
                 return metrics
         with self._explaining():
             if others:
-                help = TRAINER_WORDS[TOO_MANY]
-                raise GraphcError("G0839", "step: it takes one batch", help=help)
+                raise GraphcError("G0839", "step: it takes one batch", help=TRAINER_WORDS[TOO_MANY])
             return self.trainer.step(self._fed(batch))
 
     def _fed(self, batch: Any) -> Any:
         if not self.module.learns:
-            raise GraphcError(
-                "G0819",
-                "there is nothing to train: no optimizer is given",
-                help="give graphc.compile an optimizer, such as graphc.optim.adam(1e-3), or call "
-                "graphc.minimize in the function; `predict` and `evaluate` work without",
-            )
+            text = "there is nothing to train: no optimizer is given"
+            raise GraphcError("G0819", text, help=other_words.NOTHING_TO_TRAIN)
         if isinstance(batch, Iterator):
             return (self._traced.inputs(part) for part in batch)
         return self._traced.inputs(batch)
@@ -242,8 +241,7 @@ class StepTrainer:
 
     @property
     def epoch(self) -> int:
-        """How many epochs `fit` has finished, those before the checkpoint that was loaded
-        included."""
+        """How many epochs `fit` has finished, those before a checkpoint that was loaded too."""
         return self.trainer.position.epoch
 
     def evaluate(self, batches: Iterable[Any]) -> dict[str, Any]:
@@ -272,12 +270,8 @@ class StepTrainer:
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("_"):
             raise AttributeError(name)
-        raise UnknownNameError(
-            "G0836",
-            f"a trainer has no '.{name}'",
-            span=user_span(),
-            help=of_trainer(name, [n for n in dir(type(self)) if not n.startswith("_")]),
-        )
+        help = other_words.of_trainer(name, [n for n in dir(type(self)) if not n.startswith("_")])
+        raise UnknownNameError("G0836", f"a trainer has no '.{name}'", span=user_span(), help=help)
 
     @contextmanager
     def _explaining(self) -> Iterator[None]:
@@ -293,14 +287,11 @@ class StepTrainer:
 
     @property
     def state(self) -> Any:
-        """The global values of the state, as a tree like the one that was given; None if there
-        is none."""
-        form = self._traced.state
-        return form.build(self.trainer.variables()) if form else None
+        """The global values of the state, as a tree like the one that was given, or None."""
+        return form.build(self.trainer.variables()) if (form := self._traced.state) else None
 
     def variables(self, kind: str | None = None) -> dict[str, Any]:
-        """The global values of variables by dotted name: of one kind (param, state, slot, hyper),
-        or of all."""
+        """The global values of variables by name; kind: param, state, slot or hyper."""
         return self.trainer.variables(kind)
 
     @property
@@ -351,6 +342,16 @@ class StepTrainer:
 
         history = page.record(self.module, parse_strategy(self.strategy), program)
         return page.HtmlPage(page.to_html(history))
+
+    def why(self, node: str | None = None, *, program: str = "train") -> Answer:
+        """Why a node is in the compiled step, and what the alternatives cost; print it.
+
+        node: a name ("%h"), a line ("train.py:12"), an op ("all_reduce"), an output or a pattern;
+              without it, all that sends something is listed. Raises G0993 if there is no such node
+        """
+        bucket = bucket_for(self.trainer.processes)
+        step = compiled_step(self.module, parse_strategy(self.strategy), program, bucket)
+        return answer(step, node, False, 'trainer.why("%NAME")')
 
     def save(self, path: str | Path) -> None:
         """Write the training to a .safetensors file: all variables, and what else `load` needs."""

@@ -51,30 +51,12 @@ def why_command(
     NODE is a name (%h), a line of the source (digits.gc:12), an op (all_reduce), an output, or a
     pattern of names (%einsum*). Without NODE, the nodes that passes have inserted are listed.
     """
-    from graphc.inspect.explain.find import find_nodes
-    from graphc.inspect.explain.in_words import in_json, table
+    from graphc.inspect.explain.answer import answer
 
     with shown_warnings():
         step = step_of(file, strategy, order, sparse, program, bucket)
-    names = find_nodes(step.graph, node) if node else step.inserted()
-    if as_json:
-        click.echo(json.dumps([in_json(step, x) for x in names], indent=1))
-    elif node:
-        click.echo(_told(step, names))
-    else:
-        click.echo(table(step, names, everything))
-
-
-MANY = 4  # nodes that are explained in full
-
-
-def _told(step: CompiledStep, names: list[str]) -> str:
-    from graphc.inspect.explain.explanation import explain
-    from graphc.inspect.explain.in_words import in_words, table
-
-    if len(names) <= MANY:
-        return "\n\n".join(in_words(explain(step, x)) for x in names)
-    return table(step, names, True) + f"\n\n{len(names)} nodes; graphc why FILE %NAME explains one"
+    found = answer(step, node, everything, "graphc why FILE %NAME")
+    click.echo(json.dumps(found.as_json(), indent=1) if as_json else str(found))
 
 
 def step_of(

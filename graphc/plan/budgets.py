@@ -88,11 +88,16 @@ def _kinds() -> tuple[str, ...]:
 
 def communication_limit(max_comm: int | str | None) -> int | None:
     """The bytes of a limit such as "50MB"; None for none. Raises G0407."""
-    if max_comm is None or (isinstance(max_comm, int) and not isinstance(max_comm, bool)):
-        return max_comm
-    size = size_of(max_comm) if isinstance(max_comm, str) else None
+    return limit_of(max_comm, "communication")
+
+
+def limit_of(given: int | str | None, what: str) -> int | None:
+    """The bytes of a limit of memory or communication, such as "2GiB". Raises G0407."""
+    if given is None or (isinstance(given, int) and not isinstance(given, bool)):
+        return given
+    size = size_of(given) if isinstance(given, str) else None
     if size is None:
-        text = f"{max_comm!r} is no limit of communication"
+        text = f"{given!r} is no limit of {what}"
         raise GraphcError("G0407", text, help="write 50MB, 500KB or a number of bytes")
     return size
 

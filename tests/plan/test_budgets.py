@@ -134,4 +134,13 @@ def test_python_takes_the_same_budgets() -> None:
     assert caught.value.span is not None and caught.value.span.file == __file__
     with pytest.raises(GraphcError, match="G0409"):
         graphc.compile(*given, **how, max_comm="10")  # type: ignore[arg-type]
-    graphc.compile(*given, **how, deny=["all_gather"], max_comm=1000).close()  # type: ignore[arg-type]
+    with pytest.raises(GraphcError, match="'all_reduce' is denied") as caught:
+        graphc.compile(*given, **how, deny="all_reduce")  # type: ignore[arg-type]
+    assert "`trainer.why('%" in str(caught.value.help)
+    for name in ("peak", "max_bytes"):
+        with pytest.raises(GraphcError, match="'much' is no limit of memory"):
+            graphc.compile(*given, **how, **{name: "much"})  # type: ignore[arg-type]
+    with pytest.raises(GraphcError, match="the limit is 10"):
+        graphc.compile(*given, **how, peak="10B")  # type: ignore[arg-type]
+    limits = {"deny": ["all_gather"], "max_comm": 1000, "peak": "2GiB", "max_bytes": "4 GB"}
+    graphc.compile(*given, **how, **limits).close()  # type: ignore[arg-type]

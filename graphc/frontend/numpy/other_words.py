@@ -310,6 +310,10 @@ COMPILE_WORDS: dict[str, str] = {
     "batch": "it is called example_batch=",
     TOO_MANY: "write optimizer=graphc.optim.adam(1e-3): other arguments have names",
 }
+NOTHING_TO_TRAIN = (
+    "give graphc.compile an optimizer, such as graphc.optim.adam(1e-3), or call graphc.minimize in "
+    "the function; `predict` and `evaluate` work without"
+)
 TRAINER_WORDS: dict[str, str] = {
     **dict.fromkeys(
         ("batch_size", "steps"), "the batches have their size: make them as large as you want"
@@ -332,6 +336,13 @@ def of_graphc(name: str, known: Sequence[str]) -> str:
 def of_trainer(name: str, known: Sequence[str]) -> str:
     """The help for a name that a trainer does not have."""
     return _TRAINER.get(name) or did_you_mean(name, tuple(known)) or f"it has {', '.join(known)}"
+
+
+def to_set(name: str, known: bool) -> str:
+    """The help for a number that is set on a trainer. known: whether the step has it"""
+    if known:
+        return f'write trainer.hyper["{name}"] = ...'
+    return 'declare adam(lr=graphc.hyper("lr", 1e-3)); then trainer.hyper["lr"] = ...'
 
 
 def of_optim(name: str, known: Sequence[str]) -> str:

@@ -12,6 +12,7 @@ from graphc.plan.budgets import (
     OverBudget,
     collectives,
     communication_limit,
+    limit_of,
     over_budget,
     parse_budget,
 )
@@ -28,23 +29,23 @@ LARGEST = 3  # collectives that are named if all together are over
 def check_limits(
     plan: Plan,
     backend: Backend,
-    peak: int | None,
-    deny: Sequence[str],
+    peak: int | str | None,
+    deny: str | Sequence[str],
     max_comm: int | str | None,
     module: Module,
     strategy: Strategy,
     bucket: int = 0,
 ) -> None:
     """Raise G0406 if a device needs more memory than `peak`, and what `check_budgets` raises."""
-    if peak is not None:
-        check_peak(plan, backend, peak)
+    if (most := limit_of(peak, "memory")) is not None:
+        check_peak(plan, backend, most)
     if deny or max_comm is not None:
         check_budgets(plan, deny, max_comm, module, strategy, bucket)
 
 
 def check_budgets(
     plan: Plan,
-    deny: Iterable[str] = (),
+    deny: str | Iterable[str] = (),
     max_comm: int | str | None = None,
     module: Module | None = None,
     strategy: Strategy | None = None,
@@ -58,7 +59,7 @@ def check_budgets(
               on average over the devices, and over the steps if replicas meet every few
     module, strategy, bucket: what the plan was compiled from, to say why a collective is there
     """
-    budgets = [parse_budget(text) for text in deny]
+    budgets = [parse_budget(text) for text in ([deny] if isinstance(deny, str) else deny)]
     limit = communication_limit(max_comm)
     found = over_budget(plan, budgets) if budgets else []
     if found:
@@ -70,7 +71,7 @@ def check_budgets(
             f"{plan.strategy} sends {plan.sent_bytes:,} bytes from each device in a step, "
             f"the limit is {limit:,}",
             labels=_sizes(most),
-            help="`graphc why FILE` lists all of them with their reasons",
+            help=f"{_ask(most[0][1])} lists all of them with their reasons",
         )
 
 
@@ -80,7 +81,7 @@ def _denied(plan: Plan, found: Sequence[OverBudget], label: tuple[Span | None, s
     more = f"; {rest} more {'is' if rest == 1 else 'are'} denied" if rest else ""
     where = f" of '{worst.program}'" if worst.program != "train" else ""
     text = f"%{worst.start.node}{where} ({worst.start.op.name}) sends {worst.bytes:,.0f} bytes"
-    ask = f"`graphc why FILE %{worst.start.node} --strategy '{plan.strategy}'`"
+    ask = _ask(worst.start, f"%{worst.start.node}", f" --strategy '{plan.strategy}'")
     apart = line is not None and line != worst.start.origin
     return GraphcError(
         "G0408",
@@ -89,6 +90,13 @@ def _denied(plan: Plan, found: Sequence[OverBudget], label: tuple[Span | None, s
         labels=((line, reason),) if apart and line is not None else (),
         help=(f"{reason}; " if reason and not apart else "") + f"{ask} prices the alternatives",
     )
+
+
+def _ask(start: Start, node: str = "", strategy: str = "") -> str:
+    """How to ask why a collective is there: of a traced step, its trainer knows."""
+    if start.origin is not None and start.origin.file.endswith(".gc"):
+        return f"`graphc why FILE{' ' * bool(node)}{node}{strategy}`"
+    return f"without the budget, `trainer.why({repr(node) * bool(node)})`"
 
 
 def _sizes(most: Iterable[tuple[str, Start, float]]) -> tuple[Label, ...]:
