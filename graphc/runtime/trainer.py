@@ -57,6 +57,7 @@ from graphc.runtime.profiling.profile import Profile
 from graphc.runtime.profiling.record import STEPS, profile_steps
 from graphc.runtime.results import Metrics, agreed, numbers, plains
 from graphc.runtime.supervision.reporter import REPORTER
+from graphc.runtime.synchronous.device_lock import DeviceLock
 from graphc.runtime.synchronous.engine import Engine
 from graphc.runtime.training.epochs import Batches, DatasetEpochs
 from graphc.runtime.training.fit import Caller, FitArguments, fit_batches, fit_epochs
@@ -121,6 +122,7 @@ class Trainer:
         self.kernel_history: KernelHistory = (self._part(0),)
         self.resumed = ("", 0)  # `Saved.run` of the checkpoint that was resumed
         self.fast_path: Callable[[Any], Metrics | None] | None = None  # see `FastPath`
+        self._stepping = DeviceLock()  # held while a step is made and counted
 
     @property
     def steps(self) -> int:
@@ -142,6 +144,11 @@ class Trainer:
         """
         if self.fast_path is not None and (fast := self.fast_path(batch)) is not None:
             return fast
+        self._stepping.check()
+        with self._stepping.lock:
+            return self._step(batch)
+
+    def _step(self, batch: Batch | Iterator[Batch]) -> Metrics:
         every, before = self.plan.meta.get("every") or 0, self.steps
         REPORTER.step(before + 1)
         self._reopen()
@@ -169,14 +176,16 @@ class Trainer:
         self._meeting = self.engine.fast_path(SYNC, ())
 
         def step(batch: Any) -> Metrics | None:
-            if self._before_end is not None or self._local_steps >= every:
-                return None  # as after Ctrl-C: the normal path puts that right
-            before = fast_path.done
-            try:
-                metrics = fast_path.step(batch)
-            finally:  # Ctrl-C is raised behind a step that was made
-                self._local_steps += fast_path.done - before
-            self._meet_after(every)
+            due = self._before_end is not None or self._local_steps >= every
+            if due or self._stepping.lock.locked():
+                return None  # after Ctrl-C, or in two threads: see the normal path
+            with self._stepping.lock:
+                before = fast_path.done
+                try:
+                    metrics = fast_path.step(batch)
+                finally:  # Ctrl-C is raised behind a step that was made
+                    self._local_steps += fast_path.done - before
+                self._meet_after(every)
             return metrics
 
         return step

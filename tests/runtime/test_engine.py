@@ -1,7 +1,9 @@
 """The engine: variables, failures, interrupts, and programs that share one session."""
 
 import signal
+import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,7 @@ from graphc.runtime.backends.reference import BACKEND as REFERENCE
 from graphc.runtime.backends.reference import interpret
 from graphc.runtime.machine.blas import blas_threads
 from graphc.runtime.synchronous.engine import Engine, run_once
+from graphc.runtime.synchronous.fast_paths import FastPaths
 from graphc.strategies import parse_strategy
 from graphc.support.errors import GraphcError
 from graphc.testing.models import classifier, classifier_data, entry, first_values, param
@@ -291,6 +294,49 @@ def test_a_second_ctrl_c_does_not_wait() -> None:
         with pytest.raises(KeyboardInterrupt):
             engine.step(BATCH)
         assert engine.variables()["w"].all()
+
+
+@pytest.mark.parametrize("own_thread", [True, False])
+def test_a_session_that_is_closed_during_a_step_ends_behind_it(own_thread: bool) -> None:
+    """As a handler of a signal may close it, or another thread. The session opened again behind
+    the step, without devices; of several, it waited for their threads, which had ended."""
+
+    def close() -> None:
+        if own_thread:
+            engine.close()
+        else:
+            with ThreadPoolExecutor(1) as pool:
+                pool.submit(engine.close).result()
+
+    kernel = Failing(Tanh, close)
+    engine = Engine({"p": counter()}, KernelBackend("closing", kernel))
+    engine.load_variables({"w": np.ones(3)})
+    kernel.on = True
+    np.testing.assert_array_equal(engine.step(BATCH)["y"], np.zeros(4))
+    for use in (lambda: engine.step(BATCH), engine.variables):
+        with pytest.raises(GraphcError, match="the session is closed"):
+            use()
+
+
+def test_two_threads_that_come_with_a_first_short_batch_use_one_fast_path() -> None:
+    class Path:
+        open, done = True, 0
+
+        def step(self, batch: Any) -> dict[str, Any] | None:
+            self.done += bool(batch)
+            return batch or None
+
+    def find(name: str) -> Path:
+        time.sleep(0.02)
+        return Path()
+
+    full = Path()
+    full.step = lambda batch: None  # type: ignore[method-assign]
+    paths = FastPaths(full, "p.short", ["p.short"], find)
+    with ThreadPoolExecutor(4) as pool:
+        made = [pool.submit(paths.step, {"loss": 1.0}) for _ in range(4)]
+        assert [x.result() for x in made] == [{"loss": 1.0}] * 4
+    assert paths.done == 4
 
 
 def test_a_backend_that_can_not_run_says_why() -> None:

@@ -314,6 +314,6 @@ class AsynchronousEngine:
         self._blas = None
 
     def _close_workers(self) -> None:
-        for worker in self._workers.values():
-            worker.engine.close()
-        self._workers.clear()
+        for name in tuple(self._workers):  # perhaps of two threads: one of them closes
+            if (worker := self._workers.pop(name, None)) is not None:
+                worker.engine.close()

@@ -9,7 +9,7 @@ in each of them: its microbatches are kept in memory until its end.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -282,3 +282,11 @@ def only_microbatch(batches: Iterator[Batch]) -> Batch:
         help = "accumulate(k) takes k microbatches"
         raise GraphcError("G0618", "the stream gives more than 1 microbatch", help=help)
     return batch
+
+
+def kept(batch: Batch | Iterator[Batch]) -> Callable[[], Batch | Iterator[Batch]]:
+    """Gives a batch as often as it is called: the microbatches of a stream are kept for that."""
+    if not isinstance(batch, Iterator):
+        return lambda: batch
+    parts = list(batch)
+    return lambda: iter(parts)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import partial
@@ -16,13 +15,14 @@ from graphc.lowering.program.program import Footprint, Program, by_kind
 from graphc.plan.replica_copies import copy_at, copy_axes, copy_of, joined
 from graphc.runtime.backends.backend import Backend, Device, FastPath, Programs
 from graphc.runtime.data.batches import Batch, has_lengths, is_full
-from graphc.runtime.data.stream import MicrobatchStream, collected, only_microbatch
+from graphc.runtime.data.stream import MicrobatchStream, collected, kept, only_microbatch
 from graphc.runtime.data.supply import Supply, WholeBatch
 from graphc.runtime.diagnosis import nans
 from graphc.runtime.diagnosis.crash_file import with_replay
 from graphc.runtime.machine.blas import limit_blas, set_blas_threads
 from graphc.runtime.machine.interrupts import Stopping, Uninterrupted
 from graphc.runtime.machine.memory_limits import Limit
+from graphc.runtime.synchronous.device_lock import DeviceLock
 from graphc.runtime.synchronous.fast_paths import FastPaths
 from graphc.runtime.synchronous.gathering import Gatherings
 from graphc.runtime.synchronous.scalars import DeviceScalars
@@ -69,8 +69,8 @@ class Engine:
         self._prepared: list[str] = []  # programs that all devices have made ready
         self._fast_paths: dict[str, FastPath] = {}
         self._gatherings = Gatherings()
-        self._turn = threading.Lock()  # held by whoever uses the devices
-        self.scalars = DeviceScalars(self._devices, self._turn, self._check_valid)
+        self._in_use = DeviceLock()
+        self.scalars = DeviceScalars(self._devices, self._in_use.lock, self._check_valid)
         transport = transport or _local()
         for plugin in (backend, transport):
             check_available(plugin.name, plugin.available())
@@ -191,8 +191,8 @@ class Engine:
         """
         self._check_valid()
         chosen = program or next(iter(self.programs))
-        rerun = _Replayed(batch) if self.debug_nans and isinstance(batch, Iterator) else batch
-        name, supply = self._supply(chosen, _iterated(rerun), poison)
+        again = kept(batch) if self.debug_nans else lambda: batch
+        name, supply = self._supply(chosen, again(), poison)
         with self._signals():
             self._prepare(name)
             saved = self._saved_variables() if self.debug_nans else None
@@ -200,7 +200,7 @@ class Engine:
             if saved is not None:
                 what = nans.first_bad(outputs) or nans.first_bad_variable(self._saved_variables())
                 if what is not None:
-                    self._explain(what, saved, *self._supply(chosen, _iterated(rerun), poison))
+                    self._explain(what, saved, *self._supply(chosen, again(), poison))
             self._finished[name.removesuffix(SHORT)] += 1
         return {k: _valid(self.programs[name], k, x, supply) for k, x in outputs.items()}
 
@@ -257,14 +257,14 @@ class Engine:
         raise nans.explained(watch, program, what)
 
     def _run(self, name: str, supply: Supply) -> dict[str, Array]:
-        for device in self._devices.values():
+        for device in tuple(self._devices.values()):
             device.committing = False
         try:
             return self._on_devices(lambda comm: self._devices[comm.rank].step(name, supply))[0]
         except BaseException as error:
             if isinstance(error, InternalError) and error.help is None:
                 with_replay(error, self.programs[name])
-            if any(device.committing for device in self._devices.values()):
+            if any(device.committing for device in tuple(self._devices.values())):
                 self._fail(error)
             raise
 
@@ -279,21 +279,22 @@ class Engine:
 
     def _on_devices(self, run: Callable[[Communicator], T]) -> list[T]:
         self._check_mine()
-        if self._turn.locked():
-            raise GraphcError("G0563", "the session is in the middle of another run")
-        with self._turn:  # no signal is raised between its being taken and the block
+        self._in_use.check()
+        with self._in_use.lock:  # no signal is raised between its being taken and the block
             return self._session.run(run)
 
     def fast_path(self, program: str, names: tuple[str, ...]) -> FastPath | None:
         """The fast path for batches of these entries, if there is one."""
-        devices = [self._devices[rank] for rank in sorted(self._devices)]
+        devices = [device for _, device in sorted(dict(self._devices).items())]
         if len(devices) < self.mesh.devices or program in self._fast_paths or self.debug_nans:
             return None
         with Uninterrupted():
             self._prepare(program)
-        find = partial(devices[0].fast_path, names=names, turn=self._turn, devices=devices)
+        find = partial(devices[0].fast_path, names=names, turn=self._in_use.lock, devices=devices)
         if (full := find(program)) is not None:
             self._fast_paths[program] = FastPaths(full, program + SHORT, self._prepared, find)
+        if self._in_use.closed:  # meanwhile
+            self._shut()
         return self._fast_paths.get(program)
 
     def lost(self) -> None:
@@ -302,7 +303,7 @@ class Engine:
         self._shut()
 
     def _shut(self) -> None:
-        for fast_path in self._fast_paths.values():
+        for fast_path in tuple(self._fast_paths.values()):
             fast_path.open = False
 
     @property
@@ -351,8 +352,11 @@ class Engine:
     # -- the end --------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End the session. A second close does nothing."""
+        """End the session, behind a step that is under way. A second close does nothing."""
+        self._in_use.close(self._end)
         self._shut()
+
+    def _end(self) -> None:
         self._session.close()
         self._devices.clear()
         set_blas_threads(self._blas)
@@ -409,12 +413,3 @@ def _valid(program: Program, output: str, value: Array, supply: Supply) -> Array
     if not any(r.extent for r in ranges):
         return value
     return value[tuple(slice(supply.cut(r, {})[1]) for r in ranges)]
-
-
-class _Replayed(list[Batch]):
-    """The microbatches of a stream, which can be iterated again."""
-
-
-def _iterated(batch: Any) -> Any:
-    """Make an iterator of microbatches repeatable; anything else stays as it is."""
-    return iter(batch) if isinstance(batch, _Replayed) else batch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Container
 from typing import Any
 
@@ -23,6 +24,7 @@ class FastPaths:
         self.full, self._name, self._prepared = full, name, prepared
         self._step = full.step
         self._find: Callable[[str], FastPath | None] | None = find
+        self._finding = threading.Lock()
         self.short: FastPath | None = None
 
     @property
@@ -45,6 +47,13 @@ class FastPaths:
         if found is not None or not self.full.open:
             return found
         if self._find is not None and self._name in self._prepared:
-            with Uninterrupted():
-                self.short, self._find = self._find(self._name), None
+            with Uninterrupted(), self._finding:
+                self._find_short()
         return self.short.step(batch) if self.short is not None else None
+
+    def _find_short(self) -> None:
+        """Find the path of short batches, unless another thread just has."""
+        if self._find is not None:
+            self.short, self._find = self._find(self._name), None
+        if self.short is not None:
+            self.short.open = self.full.open

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import tracemalloc
 from collections.abc import Callable
 from functools import partial
@@ -312,6 +313,35 @@ def test_steps_that_are_run_at_once_are_refused() -> None:
             user.join()
         assert set(failed) <= {"G0563"}
         trainer.step(batch)
+
+
+def test_steps_that_are_made_at_once_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two threads that made a fast path at the same time counted on one what the other made."""
+    find = NativeDevice.fast_path
+
+    def slowly(*args: Any, **how: Any) -> Any:
+        time.sleep(0.05)
+        return find(*args, **how)
+
+    monkeypatch.setattr(NativeDevice, "fast_path", slowly)
+    with compiled(NATIVE) as trainer:
+        batch, made = data(12), []
+
+        def step(late: float) -> None:
+            time.sleep(late)
+            for _ in range(20):
+                try:
+                    trainer.step(batch)
+                    made.append(late)
+                except GraphcError as error:
+                    assert error.code == "G0563"
+
+        users = [threading.Thread(target=step, args=(late,)) for late in (0, 0.02)]
+        for user in users:
+            user.start()
+        for user in users:
+            user.join()
+        assert trainer.steps == len(made) > 0
 
 
 def test_a_trainer_that_is_closed_does_not_step() -> None:
