@@ -38,9 +38,13 @@ DIFFERENT, TROUBLE = 1, 2  # exit statuses, as those of diff(1)
     help="Print every node and every collective, also those that are the same.",
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the difference as JSON.")
+@click.option(
+    "--page", type=click.Path(path_type=Path), metavar="FILE.html",
+    help="Also write a page that draws the second graph, with what the first one hasn't in color.",
+)  # fmt: skip
 def diff_command(
     a: Path, b: Path | None, strategies: tuple[str, ...], order: str | None, sparse: str | None,
-    program: str, backend: str, everything: bool, as_json: bool,
+    program: str, backend: str, everything: bool, as_json: bool, page: Path | None,
 ) -> None:  # fmt: skip
     """Print what differs between A and B (.gc, .gir, .plan), or between strategies of one file.
 
@@ -66,6 +70,8 @@ def diff_command(
             one = _side(a, first, how, made_for, b is None, plans)
             other = _side(b or a, second, how, made_for, b is None, plans)
             found = difference(one, other)
+            if page is not None:
+                _write_page(page, one, other)
     except GraphcError as error:
         click.echo(error.render(), err=True)
         raise click.exceptions.Exit(TROUBLE) from None
@@ -99,3 +105,14 @@ def _side(
     if plans:
         return sides.of_plan(label, compile_module(module, chosen), backend)
     return sides.of_module(label, module, chosen, backend, program)
+
+
+def _write_page(page: Path, one: ComparedStep, other: ComparedStep) -> None:
+    from graphc.inspect.page import history_of_change, to_html
+    from graphc.support.files import write_whole
+
+    if one.graph is None or other.graph is None:
+        raise click.UsageError("a plan has instructions, and no graph to draw: leave out --page")
+    history = history_of_change(one.graph, other.graph, (one.label, other.label))
+    write_whole(page, to_html(history))
+    click.echo(f"wrote {page}; open it in a browser", err=True)

@@ -41,6 +41,17 @@ def test_one_file_under_two_strategies(folder: Path, call: Call) -> None:
     assert told["equal"] and not told["nodes"] and told["totals"]
 
 
+def test_the_difference_has_a_page(folder: Path, call: Call) -> None:
+    words = "--strategy", "one_device", "--strategy", "zero(2, 3)", "--page", "d.html"
+    result = call("diff", "line.gc", *words)
+    assert result.status == 1 and "wrote d.html" in result.err
+    page = (folder / "d.html").read_text()
+    assert "zero(2, 3)" in page and "The second graph." in page
+    call("compile", "line.gc", "-o", "line.plan")
+    plans = call("diff", "line.plan", "line.plan", "--page", "p.html")
+    assert plans.status == 2 and "no graph to draw" in plans.err and not Path("p.html").exists()
+
+
 @pytest.mark.parametrize("words", [["line.gc"], ["line.gc", "--strategy", "mirrored(2)"],
                                    ["line.gc", "line.gc", *["--strategy", "mirrored(2)"] * 3]])  # fmt: skip
 def test_there_must_be_two_to_compare(folder: Path, call: Call, words: list[str]) -> None:

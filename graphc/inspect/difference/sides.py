@@ -45,6 +45,7 @@ class ComparedStep:
     variables:   type and placement of each variable
     collectives: in order; local: the inserted nodes that send nothing, counted by what they are
     totals:      devices, bytes sent, memory and multiply-adds of a device, kernels, ...
+    graph:       the graph that is run; None of a plan
     """
 
     label: str
@@ -54,6 +55,7 @@ class ComparedStep:
     collectives: tuple[SentValue, ...]
     local: Mapping[str, int] = field(default_factory=dict)
     totals: Mapping[str, int] = field(default_factory=dict)
+    graph: Graph | None = None
 
 
 def of_module(
@@ -108,7 +110,7 @@ def _of_step(label: str, step: CompiledStep, totals: dict[str, int]) -> Compared
         if node.because is not None and node.name not in names:
             what = f"{node.op.name} ({node.because.by})"
             local[what] = local.get(what, 0) + 1
-    return ComparedStep(label, before, places, variables, tuple(found), local, totals)
+    return ComparedStep(label, before, places, variables, tuple(found), local, totals, graph)
 
 
 def _before_strategy(step: CompiledStep) -> Graph:
