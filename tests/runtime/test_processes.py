@@ -110,10 +110,8 @@ def test_processes_train_with_the_bits_of_threads(strategy, count):
         assert made[0] == (losses, values)
 
 
-@pytest.mark.parametrize(
-    "strategy",
-    [pytest.param("mirrored(4)", marks=pytest.mark.ci), "tensor_split(2) * mirrored(2)"],
-)
+@pytest.mark.ci
+@pytest.mark.parametrize("strategy", ["mirrored(4)", "tensor_split(2) * mirrored(2)"])
 def test_each_process_predicts_what_one_predicts(strategy):
     reporting = STEP.replace("loss = mean", "report logits = h @ w2\n    loss = mean")
     made = compile_module(
