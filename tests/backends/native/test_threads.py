@@ -89,6 +89,33 @@ def test_jobs_that_come_just_when_the_workers_fall_asleep(pool: threads.Pool) ->
             pass
 
 
+def test_ctrl_c_just_behind_the_call_of_sleeping_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were not woken, and the caller did not do its part: the job was never done."""
+    pool, job = threads.Pool(3), Job(N, 4)
+    job.run(pool)
+    publish, raised = pool._native.publish, []
+
+    def interrupted(*args: int) -> int:
+        called: int = publish(*args)
+        if args[1] and not raised:
+            raised.append(called)
+            raise KeyboardInterrupt
+        return called
+
+    for pause in (0.05, 0):
+        time.sleep(pause)
+        raised.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(pool._native, "publish", interrupted)
+            job.memory[:] = 0
+            with pytest.raises(KeyboardInterrupt):
+                job.run(pool)
+        assert raised
+        assert job.memory[:N].tolist() == (np.arange(N) + 4).tolist()  # it was done, and once
+        job.run(pool)
+    pool.close()
+
+
 def test_two_pools_at_once() -> None:
     def use() -> None:
         pool, job = threads.Pool(2), Job(N, 5)

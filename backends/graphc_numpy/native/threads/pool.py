@@ -24,7 +24,7 @@ from graphc_numpy.native.llvm.vectors import INT64, POINTER, VOID, Printer, inde
 from graphc_numpy.native.threads.barrier import changed, put, spin, word
 
 Words: TypeAlias = NDArray[np.int64]
-JOB, FUNCTION, FRAME, THREADS, ASLEEP = 0, 8, 9, 10, 16  # words of a mailbox
+JOB, FUNCTION, FRAME, THREADS, TO_LEAD, ASLEEP = 0, 8, 9, 10, 11, 16  # words of a mailbox
 LINE = 8  # words of a cache line; each thread has one from ASLEEP on
 DONE = ASLEEP + 1  # after it in the line: the last job that the worker has done
 AWAKE, SLEEPING, CALLED = range(3)  # a worker; CALLED: its lock will be opened
@@ -95,11 +95,13 @@ class Pool:
 
         If an exception is raised meanwhile, it is raised after all threads have finished.
         """
-        mailbox = self._mailbox.ctypes.data
-        if self._native.publish(mailbox, function, frame, self.threads):
-            try:
+        mailbox, called = self._mailbox.ctypes.data, -1
+        try:
+            called = self._native.publish(mailbox, function, frame, self.threads)
+            if called:
                 _wake(self._mailbox, self._gates)
-            finally:
+        finally:  # Ctrl-C may come just behind the call: then only the mailbox says what it gave
+            if called and self._mailbox[TO_LEAD]:
                 _wake(self._mailbox, self._gates)
                 self._native.lead(mailbox)
 
@@ -152,7 +154,7 @@ def _stop(
 class _Native:
     """
     i64 publish(mailbox, function, frame, threads)   give out a job; do a part, unless some sleep
-    void lead(mailbox)                               do thread 0's part
+    void lead(mailbox)                               do thread 0's part, if some had to be woken
     i64 serve(mailbox, thread, seen)                 do jobs; the last one's number, or -1: the end
     """
 
@@ -175,6 +177,7 @@ def _module() -> ir.Module:
     _print_publish(_begin(module, "publish", INT64, POINTER, INT64, INT64, INT64))
     _print_serve(_begin(module, "serve", INT64, POINTER, INT64, INT64))
     b = _begin(module, "lead", VOID, POINTER)
+    b.store(index(0), word(b, b.function.args[0], TO_LEAD), align=8)
     _lead(b, b.function.args[0])
     b.ret_void()
     return module
@@ -213,6 +216,7 @@ def _print_publish(b: ir.IRBuilder) -> None:
     job = word(b, mailbox, JOB)
     put(b, job, b.add(b.load(job, typ=INT64, align=8), index(1)))
     called = _each_worker(b, threads, lambda n: _set_called(b, mailbox, n))
+    b.store(called, word(b, mailbox, TO_LEAD), align=8)
     single_threaded = b.icmp_signed("==", called, index(0))
     ends = b.icmp_signed("==", function, index(0))
     with b.if_then(b.and_(single_threaded, b.not_(ends))):
