@@ -8,6 +8,7 @@ import numpy as np
 
 from graphc import nn
 from graphc.frontend.numpy.layer_calls import layer_call
+from graphc.frontend.numpy.length import Length
 from graphc.layers.base import GLOROT, Array, Layer
 from graphc.layers.core import Dense
 from graphc.ops.initializers import Initializer
@@ -67,8 +68,8 @@ class MultiHeadAttention(Layer):
         times = q.shape[1] // k.shape[1]
         if times > 1:
             k, v = nn.repeat(k, times, axis=1), nn.repeat(v, times, axis=1)
-        if mask is not None and mask.ndim == 3:
-            mask = mask[:, None]
+        if mask is not None:
+            mask = _for_heads(mask)
         y = nn.attention(q, k, v, mask, causal, dropout=self.dropout)
         return self.out(np.swapaxes(y, 1, 2).reshape(x.shape))
 
@@ -76,3 +77,14 @@ class MultiHeadAttention(Layer):
         """[n, t, heads * d] -> [n, heads, t, d]"""
         d = self.width // self.heads
         return np.swapaxes(x.reshape(*x.shape[:2], x.shape[2] // d, d), 1, 2)
+
+
+def _for_heads(mask: Array) -> Array:
+    """[n, t, s] -> [n, 1, t, s]. Raises G0206 for a mask of keys that are present, [n, s], which
+    would be taken for [t, s] where there are as many examples as queries."""
+    if mask.ndim == 2 and isinstance(mask.shape[0], Length):
+        text = f"the mask of shape {mask.shape} has a row for each example, not for each query"
+        raise GraphcError(
+            "G0206", text, help="a mask of the keys that are present is mask[:, None]"
+        )
+    return mask[:, None] if mask.ndim == 3 else mask

@@ -16,6 +16,7 @@ import graphc
 from graphc import layers as L
 from graphc import nn
 from graphc.frontend.numpy.pytree import flatten
+from graphc.support.errors import GraphcError
 
 RECORDED = Path(__file__).with_name("torch.npz")
 STATES = ("mean", "var")  # of a batch norm: PyTorch's variance is the unbiased one
@@ -131,3 +132,17 @@ def test_a_layer_is_the_same_under_every_strategy(pair: tuple[str, str]) -> None
     np.testing.assert_allclose(losses, want, rtol=2e-5)
     for key, value in whole.items():
         np.testing.assert_allclose(variables[key], value, rtol=1e-3, atol=2e-4, err_msg=key)
+
+
+def test_a_mask_of_present_keys_is_not_taken_for_one_of_queries_and_keys() -> None:
+    layer = L.MultiHeadAttention(4, 2)
+    batch = {"x": np.ones((5, 5, 4), np.float32), "present": np.ones((5, 5), bool)}
+    square = np.tril(np.ones((5, 5), bool))
+    with pytest.raises(
+        GraphcError, match=r"the mask of shape \(5, 5\) has a row for each example"
+    ) as error:
+        graphc.compile(lambda m, b: m(b["x"], mask=b["present"]), layer, batch)
+    assert error.value.code == "G0206" and "mask[:, None]" in str(error.value.help)
+    for given in (lambda b: b["present"][:, None], lambda _: square):
+        with graphc.compile(lambda m, b, g=given: m(b["x"], mask=g(b)), layer, batch) as model:
+            assert model.predict([batch]).shape == (5, 5, 4)
