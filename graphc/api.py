@@ -2,8 +2,6 @@
 
 trainer = graphc.compile(loss_fn, params, example_batch,
                          optimizer=graphc.optim.adam(1e-3), strategy="mirrored(4)")
-for batch in batches:
-    metrics = trainer.step(batch)
 """
 
 from __future__ import annotations
@@ -139,8 +137,7 @@ class StepTrainer:
 
     def __init__(self, module: Module, traced: TracedStep, trainer: Trainer) -> None:
         self.module, self.trainer = module, trainer
-        self._traced = traced
-        self._flat = traced.batch.is_flat
+        self._traced, self._flat = traced, traced.batch.is_flat
 
     def __setattr__(self, name: str, value: Any) -> None:
         known = self.hyper if "trainer" in self.__dict__ else {}
@@ -166,14 +163,13 @@ class StepTrainer:
             if arrays is not None and (metrics := fast_path(arrays)) is not None:
                 return metrics
         with self._explaining():
-            if others:
-                raise GraphcError("G0839", "step: it takes one batch", help=TRAINER_WORDS[TOO_MANY])
-            return self.trainer.step(self._fed(batch))
+            if not others:
+                return self.trainer.step(self._fed(batch))
+            raise GraphcError("G0839", "step: it takes one batch", help=TRAINER_WORDS[TOO_MANY])
 
     def _fed(self, batch: Any) -> Any:
         if not self.module.learns:
-            text = "there is nothing to train: no optimizer is given"
-            raise GraphcError("G0819", text, help=other_words.NOTHING_TO_TRAIN)
+            raise GraphcError("G0819", other_words.NO_OPTIMIZER, help=other_words.GIVE_OPTIMIZER)
         if isinstance(batch, Iterator):
             return (self._traced.inputs(part) for part in batch)
         return self._traced.inputs(batch)
@@ -403,6 +399,10 @@ class StepTrainer:
         for a model that can't be. Warns (G0654) if it takes batches of one size only.
         """
         export_onnx(path, self.module, self.trainer, reports)
+
+    def to_plan(self, path: str | Path) -> None:
+        """Write the compiled step, without its weights, for `graphc predict`. Raises G0507."""
+        self.trainer.plan.save(path)
 
     def close(self) -> None:
         """End the devices' threads."""

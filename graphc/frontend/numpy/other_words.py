@@ -310,7 +310,8 @@ COMPILE_WORDS: dict[str, str] = {
     "batch": "it is called example_batch=",
     TOO_MANY: "write optimizer=graphc.optim.adam(1e-3): other arguments have names",
 }
-NOTHING_TO_TRAIN = (
+NO_OPTIMIZER = "there is nothing to train: no optimizer is given"
+GIVE_OPTIMIZER = (
     "give graphc.compile an optimizer, such as graphc.optim.adam(1e-3), or call graphc.minimize in "
     "the function; `predict` and `evaluate` work without"
 )
