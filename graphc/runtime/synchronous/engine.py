@@ -286,13 +286,15 @@ class Engine:
     def fast_path(self, program: str, names: tuple[str, ...]) -> FastPath | None:
         """The fast path for batches of these entries, if there is one."""
         devices = [device for _, device in sorted(dict(self._devices).items())]
-        if len(devices) < self.mesh.devices or program in self._fast_paths or self.debug_nans:
+        if len(devices) < self.mesh.devices or self.debug_nans:
             return None
-        with Uninterrupted():
-            self._prepare(program)
+        if program in self._fast_paths:  # Ctrl-C came behind its being made
+            return self._fast_paths[program]
         find = partial(devices[0].fast_path, names=names, turn=self._in_use.lock, devices=devices)
-        if (full := find(program)) is not None:
-            self._fast_paths[program] = FastPaths(full, program + SHORT, self._prepared, find)
+        with Uninterrupted():  # llvmlite frees twice what it was freeing when Ctrl-C came
+            self._prepare(program)
+            if (full := find(program)) is not None:
+                self._fast_paths[program] = FastPaths(full, program + SHORT, self._prepared, find)
         if self._in_use.closed:  # meanwhile
             self._shut()
         return self._fast_paths.get(program)

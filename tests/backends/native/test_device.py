@@ -344,6 +344,25 @@ def test_steps_that_are_made_at_once_are_counted(monkeypatch: pytest.MonkeyPatch
         assert trainer.steps == len(made) > 0
 
 
+def test_ctrl_c_waits_until_the_fast_path_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Making it may load code, during which Ctrl-C crashed the process in llvmlite."""
+    find, made = NativeDevice.fast_path, []
+
+    def interrupted(*args: Any, **how: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        made.append(find(*args, **how))
+        return made[-1]
+
+    monkeypatch.setattr(NativeDevice, "fast_path", interrupted)
+    with compiled(NATIVE) as trainer:
+        with pytest.raises(KeyboardInterrupt):
+            trainer.step(data(12))
+        assert trainer.steps == len(made) == 1
+        trainer.step(data(12))
+        trainer.step(data(12))
+        assert (trainer.steps, made[0].done, len(made)) == (3, 1, 1)
+
+
 def test_a_trainer_that_is_closed_does_not_step() -> None:
     trainer = compiled(NATIVE)
     trainer.step(data(12))
