@@ -197,8 +197,9 @@ def _fixed(nest: Nest, fold: ReduceNode) -> Nest:
         return replace(nest, lanes="columns")
     if nest.rows:
         return nest
-    along = (0,) * len(reaches(nest))
-    return with_axes(nest, [LoopAxis(1, along, "rows"), *axes_of(nest)])
+    columns = axes_of(nest)
+    along = (0,) * len(columns[0].strides)
+    return with_axes(nest, [LoopAxis(1, along, "rows"), *columns])
 
 
 def _lanes(nest: Nest) -> Lanes:

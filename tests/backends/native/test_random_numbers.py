@@ -229,6 +229,24 @@ def test_a_network_with_dropout_learns_as_with_numpy(strategy: str) -> None:
             np.testing.assert_allclose(x, wanted[name], rtol=1e-4, atol=1e-6)
 
 
+def test_a_sum_over_everything_that_is_left_is_one_number() -> None:
+    """Under `reproducible` the fold has no rows of its own: the random number has no stride then."""
+
+    def loss(p: Any, batch: Any) -> Any:
+        return np.sum(nn.dropout(batch["x"], 0.5, key="a")) * p["w"]
+
+    x = np.arange(24, dtype=np.float32).reshape(8, 3)
+    sgd, found = graphc.optim.sgd(0.1), []
+    for native in (True, False):
+        backend = NumpyBackend(native=native)
+        given = {"w": np.float32(1)}, {"x": x}
+        with graphc.compile(
+            loss, *given, optimizer=sgd, strategy="reproducible(8)", backend=backend
+        ) as trainer:
+            found.append(trainer.step({"x": x})["loss"])
+    assert found[0] == pytest.approx(found[1])
+
+
 @pytest.mark.parametrize("strategy", [s for s in STRATEGIES if "reproducible" not in s])
 def test_a_step_with_dropout_is_one_native_call(strategy: str) -> None:
     with compiled(NumpyBackend(native=True), strategy) as trainer:
