@@ -214,13 +214,13 @@ class Builder:
     @contextmanager
     def scope(self, name: str) -> Iterator[None]:
         """Nodes added inside this context belong to the scope `outer/name`."""
-        before = self.scope_path
-        self.scope_path = joined(before, name)
+        before, path = self.scope_path, self.calls.path
+        self.scope_path, self.calls.path = joined(before, name), joined(path, name)
         try:
             with self.calls.unmarked():
                 yield
         finally:
-            self.scope_path = before
+            self.scope_path, self.calls.path = before, path
 
     def key(self, kind: str) -> str:
         """A new name for a `kind` in this scope: `scope/kind`, then `scope/kind.1`, ...

@@ -154,7 +154,7 @@ def _sums() -> int:
 
 @lru_cache(maxsize=1)
 def _symbols() -> machine.Symbols:
-    return machine.load("limits", _module, NAMES)
+    return machine.load_once("limits", _module, NAMES)
 
 
 def _module() -> ir.Module:
