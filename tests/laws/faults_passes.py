@@ -13,7 +13,7 @@ import graphc.ir.placement
 import graphc.lowering.program.program
 from graphc import strategies
 from graphc.ir.collectives import CollectiveKind
-from graphc.ir.graph import Graph, Node, subgraph_nodes
+from graphc.ir.graph import Because, Graph, Node, subgraph_nodes
 from graphc.ir.leaf_tree import forests
 from graphc.ir.placement import Placement
 from graphc.ops import binary, shape, source, unary
@@ -120,8 +120,8 @@ def _plain(mirrored: Any, name: str) -> Any:
 def _outputs_not_converted(patch: Patch) -> None:
     """Outputs and new values stay as they lie."""
 
-    def change(old: Any, self: Any, x: str, want: Placement, user: Any, *rest: Any) -> str:
-        return old(self, x, want, user, *rest) if user else x
+    def change(old: Any, self: Any, x: str, want: Placement, asked: Because) -> str:
+        return x if asked.end else old(self, x, want, asked)
 
     around(patch, partition._Partitioner, "converted", change)
 

@@ -100,6 +100,7 @@ def test_two_thousand_runs_leak_neither_threads_nor_memory(deadline):
     with TRANSPORT.open(3, deadline=deadline) as s:
         for _ in range(50):
             s.run(fn)
+        gc.collect()  # of what other tests have dropped, threads end
         threads = threading.active_count()
         tracemalloc.start()
         try:
@@ -113,7 +114,7 @@ def test_two_thousand_runs_leak_neither_threads_nor_memory(deadline):
             grown = tracemalloc.get_traced_memory()[0] - before
         finally:
             tracemalloc.stop()
-        assert threading.active_count() == threads
+        assert threading.active_count() <= threads
         assert grown < 20_000
 
 
