@@ -42,10 +42,10 @@ from graphc.runtime.training.loop import OnStep
 from graphc.runtime.transports.transport import Transport
 from graphc.strategies import Strategy, parse_strategy
 from graphc.strategies.text import given_strategy
-from graphc.support.caller import user_span
 from graphc.support.calls import TOO_MANY, explain_classes, explained
-from graphc.support.errors import GraphcError, UnknownNameError
+from graphc.support.errors import GraphcError
 from graphc.support.gc_pause import collector_paused
+from graphc.support.no_fork import no_fork
 
 if TYPE_CHECKING:
     from graphc.inspect.page import HtmlPage
@@ -111,7 +111,7 @@ def compile(
 
     Raises GraphcError with the line of the user's code.
     """
-    with collector_paused():
+    with collector_paused(), no_fork():
         module, traced = traced_module(
             loss_fn, params, example_batch, optimizer=optimizer, state=state, whole=whole,
             seed=seed, order=order, reduction=reduction, sparse=sparse, data_dtype=data_dtype,
@@ -130,10 +130,8 @@ def compile(
 
 
 class StepTrainer:
-    """A compiled NumPy step; parameters and batches are trees, as the user gave them.
-
-    It is a context manager; `close` ends the devices' threads.
-    """
+    """A compiled NumPy step, whose parameters and batches are trees, as the user gave them. It is a
+    context manager; `close` ends the devices' threads."""
 
     def __init__(self, module: Module, traced: TracedStep, trainer: Trainer) -> None:
         self.module, self.trainer = module, trainer
@@ -142,11 +140,7 @@ class StepTrainer:
     def __setattr__(self, name: str, value: Any) -> None:
         known = self.hyper if "trainer" in self.__dict__ else {}
         if name in ("lr", "learning_rate") or (name in known and name not in self.__dict__):
-            text, help = (
-                f"a trainer has no '{name}' to set",
-                other_words.to_set(name, name in known),
-            )
-            raise GraphcError("G0571", text, span=user_span(), help=help)
+            raise other_words.not_to_set(name, name in known)
         super().__setattr__(name, value)
 
     def step(self, batch: Any, *others: Never) -> dict[str, Any]:
@@ -264,10 +258,7 @@ class StepTrainer:
             return self.trainer.profile(map(self._fed, batches), steps)
 
     def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        help = other_words.of_trainer(name, [n for n in dir(type(self)) if not n.startswith("_")])
-        raise UnknownNameError("G0836", f"a trainer has no '.{name}'", span=user_span(), help=help)
+        raise other_words.not_of_trainer(name, dir(type(self)))
 
     @contextmanager
     def _explaining(self) -> Iterator[None]:
@@ -278,13 +269,22 @@ class StepTrainer:
 
     @property
     def params(self) -> Any:
-        """The global values of the parameters, as a tree like the one that was given."""
-        return self._traced.params.build(self.trainer.variables())
+        """The global values of the parameters, as a tree like the one that was given. A copy, whose
+        entries can't be set (G0838); `trainer.params = tree` sets them all (G0510, G0806)."""
+        return self._traced.tree("params", self.trainer.variables())
+
+    @params.setter
+    def params(self, tree: Any) -> None:
+        self.trainer.load(self._traced.leaves("params", tree))
 
     @property
     def state(self) -> Any:
-        """The global values of the state, as a tree like the one that was given, or None."""
-        return form.build(self.trainer.variables()) if (form := self._traced.state) else None
+        """The same of the state; None if there is none."""
+        return self._traced.tree("state", self.trainer.variables())
+
+    @state.setter
+    def state(self, tree: Any) -> None:
+        self.trainer.load(self._traced.leaves("state", tree))
 
     def variables(self, kind: str | None = None) -> dict[str, Any]:
         """The global values of variables by name; kind: param, state, slot or hyper."""
@@ -336,8 +336,8 @@ class StepTrainer:
         for an unknown program."""
         from graphc.inspect import page
 
-        history = page.record(self.module, parse_strategy(self.strategy), program)
-        return page.HtmlPage(page.to_html(history))
+        strategy = parse_strategy(self.strategy)
+        return page.HtmlPage(page.to_html(page.record(self.module, strategy, program)))
 
     def why(self, node: str | None = None, *, program: str = "train") -> Answer:
         """Why a node is in the compiled step, and what the alternatives cost; print it.
@@ -364,8 +364,9 @@ class StepTrainer:
         return Saver(self.trainer, where)
 
     def load(
-        self, path: str | Path, *, partial: bool = False, names: Mapping[str, str] | None = None
-    ) -> None:
+        self, path: str | Path, *, partial: bool = False, names: Mapping[str, str] | None = None,
+        rounded: bool = False,
+    ) -> None:  # fmt: skip
         """Resume the training that `save` wrote, under any strategy; or from the newest good
         checkpoint in a folder.
 
@@ -374,17 +375,16 @@ class StepTrainer:
         were used.
 
         partial: start a new training from the params and states of any .safetensors file that this
-                 step has too, by name and type; what is left out is named in a warning (G0531), and
-                 `steps` stays. Also of an index of several files, and of torch's .pt files.
-        names:   with `partial`, which tensor of the file is which variable: {"w1": "fc.weight.T"};
-                 `.T` is the transpose
+                 step has too, by name and shape; `steps` stays, and a warning (G0531) names what is
+                 left out. Also of an index of several files, and of torch's .pt files.
+        names:   which tensor is which variable, {"w1": "fc.weight.T"}; `.T` is the transpose
+        rounded: round values that the dtypes of the variables don't have
 
-        Raises G0509 for a file that is damaged or not a training, G0510 for one with other
-        variables. Warns (G0527-G0530) if the bits will differ from those of an uninterrupted
-        training.
+        Raises G0509 for a file that is damaged or not a training, G0510 for other variables. Warns
+        (G0527-G0530) if the bits will differ from those of an uninterrupted training.
         """
         if partial:
-            self.trainer.start_from(path, names)
+            self.trainer.start_from(path, names, rounded)
         else:
             self.trainer.resume(path)
 

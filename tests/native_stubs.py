@@ -5,7 +5,8 @@ It reads what another thread has written, wherever the units are dealt out in or
 
 from __future__ import annotations
 
-from graphc_numpy.native.llvm.vectors import INT64, POINTER, VOID, Printer, index
+from graphc_llvm.vectors import INT64, POINTER, VOID, index
+from graphc_numpy.native.machine import host_printer
 from graphc_numpy.native.step.regions import Printers
 from llvmlite import ir
 
@@ -49,7 +50,7 @@ def _print(module: ir.Module, kernel: LoopKernel, name: str) -> ir.Function:
     kind = ir.FunctionType(VOID, [POINTER, POINTER, INT64, INT64, POINTER, POINTER])
     function = ir.Function(module, kind, name)
     function.linkage = "internal"
-    p = Printer(ir.IRBuilder(function.append_basic_block()))
+    p = host_printer(ir.IRBuilder(function.append_basic_block()))
     x, out, begin, end, _, _ = function.args
     n = _units(kernel)
 

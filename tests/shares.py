@@ -22,3 +22,13 @@ def every(nth: int, values: Iterable[Any]) -> list[Any]:
         value if i % nth == 0 else pytest.param(value, marks=pytest.mark.ci)
         for i, value in enumerate(values)
     ]
+
+
+def dealt(values: Iterable[Any], some: int, more: int) -> list[Any]:
+    """The first `some` of the values for the default command, `more` for CI, the rest for the
+    soaks."""
+    marks = [(), pytest.mark.ci, pytest.mark.slow]
+    return [
+        pytest.param(value, marks=marks[(i >= some) + (i >= some + more)])
+        for i, value in enumerate(values)
+    ]

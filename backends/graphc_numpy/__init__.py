@@ -14,6 +14,7 @@ from graphc.support.config import get
 from graphc_numpy.memory import USUAL, Allocator
 
 if TYPE_CHECKING:
+    from graphc.runtime.machine.requirements import Requirement
     from graphc.runtime.profiling.limits import MachineLimits
     from graphc.runtime.profiling.recorder import Recorder
 
@@ -52,9 +53,15 @@ class NumpyBackend:
         """The generator of the code and what it is made for."""
         if self.executor == "numpy":
             return ""
-        from graphc_numpy.native.llvm.machine import generator, target
+        from graphc_numpy.native.machine import generator, target
 
         return f"{target().instructions}, generator {generator()}"
+
+    def requirements(self) -> tuple[Requirement, ...]:
+        """What it makes use of on this machine."""
+        from graphc_numpy.requirements import requirements
+
+        return requirements(self)
 
     @property
     def _wanted(self) -> bool:

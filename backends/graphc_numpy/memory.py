@@ -26,6 +26,13 @@ def block(size: int) -> NDArray[np.uint8]:
     return raw[start : start + size]
 
 
+def aligned_copy(x: Array) -> Array:
+    """A copy that begins with a cache line."""
+    copy = block(x.nbytes).view(x.dtype).reshape(x.shape)
+    copy[...] = x
+    return copy
+
+
 @dataclass(frozen=True)
 class Allocator:
     """Where devices get the memory from that kernels read and write.

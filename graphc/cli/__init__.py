@@ -41,6 +41,7 @@ COMMANDS = {
     "passes": ("graphc.cli.info", "List the compiler passes in the order in which they run."),
     "strategies": ("graphc.cli.info", "List the strategies."),
     "backends": ("graphc.cli.info", "List backends and transports; say why one is unavailable."),
+    "doctor": ("graphc.cli.doctor", "Say what this machine lacks, and what would mend it."),
     "explain": ("graphc.cli.info", "Explain an error code."),
     "docs": ("graphc.cli.info", "Print a page of the reference, such as: graphc docs numpy."),
 }

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from graphc.cli.run import backend_option, in_json
+from graphc.support.units import size_text, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,9 +52,9 @@ def _in_words(limits: MachineLimits) -> Iterator[str]:
         yield _line(f"multiply-adds in {kind}", rates, "GFLOP/s", several)
     for name, by_size in (("copy", limits.copy), ("triad", limits.triad)):
         for size, rates in by_size.items():
-            yield _line(f"{name}, {_size(size)} a thread", rates, "GB/s", several)
+            yield _line(f"{name}, {size_text(size)} a thread", rates, "GB/s", several)
     if several:
-        yield f"  all threads meet in {1e9 * limits.exchange_latency:.0f} ns"
+        yield f"  all threads meet in {time_text(limits.exchange_latency)}"
         rate = limits.exchange_bytes / 1e9
         yield f"  a thread hands another one {rate:.1f} GB/s"
 
@@ -61,7 +62,3 @@ def _in_words(limits: MachineLimits) -> Iterator[str]:
 def _line(name: str, rates: tuple[float, float], unit: str, several: bool) -> str:
     one, every = (f"{x / 1e9:.1f}" for x in rates)
     return f"  {name:28} {one:>12}" + f" {every:>12}" * several + f"  {unit}"
-
-
-def _size(n: int) -> str:
-    return f"{n >> 20} MiB" if n >= 1 << 20 else f"{n >> 10} KiB"

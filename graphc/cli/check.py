@@ -12,7 +12,7 @@ import click
 from graphc.cli import completion
 from graphc.cli.budgets import budget_options, check_chosen_budgets, has_budgets
 from graphc.cli.job import CommandJob, in_job, transport_option
-from graphc.cli.launch import Launchable, launch_options
+from graphc.cli.launch import Launchable, several_launch_options
 from graphc.cli.run import in_json, seed_option
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 @budget_options
 @seed_option
 @transport_option
-@launch_options
+@several_launch_options
 @click.option("--json", "as_json", is_flag=True, help="Print each row as one line of JSON.")
 @in_job
 def check_command(
@@ -80,7 +80,7 @@ def check_command(
     """Check that distributed training of FILE (.gc) gives one device's result.
 
     Results may differ by a rounding error, whose limit is printed. With --bits they must be
-    bit-identical: one hash for all strategies.
+    bit-identical: one hash for all strategies, and for backends that are named one by one.
 
     A NaN or an infinity equals only the same value in the same position. If the runs end with such
     a value in the loss or in a variable, their agreement proves nothing: the row is marked NaN and
@@ -94,12 +94,17 @@ def check_command(
     with shown_warnings():
         module = load_module(file, seed=seed or 0)
         data = _data(module)
-        chosen = _strategies(templates, _numbers(devices), _numbers(accumulate))
+        chosen = _strategies(
+            templates, _numbers("--devices", devices), _numbers("--accumulate", accumulate)
+        )
         _check_budgets(module, chosen)
         given = _backends(backends)
         if bits:
             grid = slots, tiles
-            rows = _bits(running, module, data, chosen, steps, given, grid, switch, as_json)
+            together = "all" not in backends
+            rows = _bits(
+                running, module, data, chosen, steps, given, grid, switch, together, as_json
+            )
         else:
             rows = _rounding(running, module, data, chosen, steps, given, as_json)
         marks = set(rows)
@@ -186,9 +191,13 @@ def _below(text: str) -> str:
 
 def _bits(
     running: CommandJob, module: Module, data: Dataset, chosen: Sequence[Strategy], steps: int,
-    backends: Sequence[str], grid: tuple[int, int | None], switch: bool, as_json: bool,
+    backends: Sequence[str], grid: tuple[int, int | None], switch: bool, together: bool,
+    as_json: bool,
 ) -> Iterator[str]:  # fmt: skip
-    """Print a row per strategy and backend, a summary per backend; yield the mark of each row."""
+    """Print a row per strategy and backend, a summary per backend; yield the mark of each row.
+
+    together: whether the backends must have one hash
+    """
     from graphc.strategies import Reproducible
     from graphc.testing.bits_check import BitsCheck, tiles_for
     from graphc.testing.equivalence import take
@@ -199,14 +208,39 @@ def _bits(
     batches = take(data, spec.batch, steps, spec.shuffle_seed)
     check = BitsCheck(module, Reproducible(slots, tiles or tiles_for(chosen)), batches)
     check.transport = running.transport
+    every: list[BitsRow] = []
     for backend in backends:
         rows = []
         for row in check.rows(chosen, backend, switch):
             rows.append(row)
             running.echo(in_json(asdict(row) | {"same": row.same}) if as_json else _line(row))
             yield _mark(row.same, row.spoiled)
+        every += rows
         if not as_json:
             running.echo(_summary(rows, steps))
+    if together and len(backends) > 1:
+        differ, text = _between(every)
+        if not as_json or differ:
+            running.echo(text, err=as_json)
+        yield "FAIL" if differ else "ok"
+
+
+def _between(rows: Iterable[BitsRow]) -> tuple[bool, str]:
+    """Whether backends end the same strategy with different bits, and a line that says it."""
+    run = [row for row in rows if not row.skipped]
+    by_strategy: dict[str, set[str]] = {}
+    for row in run:
+        by_strategy.setdefault(row.strategy, set()).add(row.hash)
+    names = ", ".join(dict.fromkeys(row.backend for row in run))
+    different = sum(len(hashes) > 1 for hashes in by_strategy.values())
+    if different:
+        return (
+            True,
+            f"FAIL {names}: different bits under {different} of {len(by_strategy)} strategies",
+        )
+    hashes = {row.hash for row in run}
+    one = f": {run[0].hash}" if len(hashes) == 1 else " for each precision"
+    return False, f"{names}: one hash{one}"
 
 
 def _line(row: BitsRow) -> str:
@@ -222,14 +256,18 @@ def _summary(rows: Iterable[BitsRow], steps: int) -> str:
     run = [row for row in rows if not row.skipped]
     runs = f"{run[0].backend}: {len(run)} runs of {steps} steps"
     bad = sum(not row.same for row in run)
-    return f"{runs}, {bad} differ from one device" if bad else f"{runs}, one hash: {run[0].hash}"
+    if bad:
+        return f"{runs}, {bad} differ from one device"
+    several = len({row.hash for row in run}) > 1
+    return f"{runs}, one hash" + (" for each precision" if several else f": {run[0].hash}")
 
 
-def _numbers(text: str) -> list[int]:
+def _numbers(option: str, text: str) -> list[int]:
     try:
         return [int(part) for part in text.split(",")]
     except ValueError:
-        raise click.BadParameter(f"'{text}' is not a list of numbers, such as 1,2,4") from None
+        message = f"'{text}' is not a list of numbers, such as 1,2,4"
+        raise click.BadParameter(message, param_hint=option) from None
 
 
 def _strategies(templates: tuple[str, ...], devices: list[int], turns: list[int]) -> list[Strategy]:

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from graphc.cli.drivers import keep
+from graphc.runtime.transports.processes import ALONE, Processes
+
 if TYPE_CHECKING:
     from graphc.runtime.checkpoints.saver import Checkpoints, Saver
     from graphc.runtime.checkpoints.saving import Saved
@@ -20,15 +23,27 @@ resume_option = click.option(
 )  # fmt: skip
 load_option = click.option(
     "--load", type=click.Path(path_type=Path),
-    help="Take those variables that match by name and type: of a .safetensors file, a "
+    help="Take those variables that match by name and shape: of a .safetensors file, a "
     "model.safetensors.index.json, a .pt file of tensors, or a checkpoint; but not how far a "
     "training was.",
 )  # fmt: skip
-load_names_option = click.option(
+names_option = click.option(
     "--load-names", type=click.Path(path_type=Path), metavar="JSON",
     help="Which tensor of --load is which variable: a file such as "
     '{"w1": "fc1.weight.T"}; .T is the transpose. Default: those of the same name.',
 )  # fmt: skip
+rounded_option = click.option(
+    "--load-rounded", is_flag=True, expose_value=False, callback=keep,
+    help="Round weights of --load that the dtypes of the variables don't have. Otherwise that is "
+    "an error; weights of a narrower dtype, such as bf16 in f32, are taken as they are.",
+)  # fmt: skip
+
+
+def load_names_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say how --load is read; `start_from` reads them."""
+    return names_option(rounded_option(command))
+
+
 OPTIONS = (
     load_names_option,
     click.option(
@@ -65,7 +80,9 @@ def checkpoints(folder: Path | None, every: int | None, keep: int | None) -> Che
     return Checkpoints(folder, every, keep)
 
 
-def resumed_training(path: Path | None, folder: Path | None) -> Saved | None:
+def resumed_training(
+    path: Path | None, folder: Path | None, processes: Processes = ALONE
+) -> Saved | None:
     """The training to resume, if any.
 
     path: what --resume says; folder: what --checkpoint says. If both are one folder without
@@ -76,17 +93,18 @@ def resumed_training(path: Path | None, folder: Path | None) -> Saved | None:
 
     if path is None or (path == folder and is_empty(path)):
         return None
-    return read(path)
+    return read(path, processes)
 
 
 def start_from(trainer: Trainer, load: Path | None, names: Path | None) -> None:
     """Start from the weights that --load and --load-names say, if any."""
     from graphc.runtime.checkpoints.weights import read_names
 
+    rounded = click.get_current_context().meta["graphc.load_rounded"]
     if load is not None:
-        trainer.start_from(load, read_names(names) if names is not None else None)
-    elif names is not None:
-        raise click.UsageError("--load-names needs --load")
+        trainer.start_from(load, read_names(names) if names is not None else None, rounded)
+    elif names is not None or rounded:
+        raise click.UsageError(f"--load-{'rounded' if rounded else 'names'} needs --load")
 
 
 @contextmanager

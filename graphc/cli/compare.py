@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from graphc.cli import completion
+from graphc.cli.file_arguments import OutputPath
 from graphc.cli.run import backend_option, in_json, seed_option
 
 if TYPE_CHECKING:
@@ -46,9 +47,7 @@ if TYPE_CHECKING:
 @click.option("--peak", help="Memory of each device, such as 2GiB: more is not recommended.")
 @backend_option
 @seed_option
-@click.option(
-    "--plot", type=click.Path(path_type=Path), help="Write a picture of the comparison (.svg)."
-)
+@click.option("--plot", type=OutputPath(), help="Write a picture of the comparison (.svg).")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
 @click.option("--quiet", is_flag=True, help="Do not say on the terminal what is being run.")
 def compare_command(
@@ -77,6 +76,8 @@ def compare_command(
     from graphc.support.files import check_writable
 
     limit, slowed = bytes_of(peak, "--peak"), parse_slow(slow)
+    if plot is not None and plot.suffix != ".svg":
+        raise click.BadParameter(f"'{plot}' is not called .svg", param_hint="--plot")
     if plot is not None:
         check_writable(plot)
     with shown_warnings():

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from graphc.cli.budgets import budget_options
+from graphc.cli.file_arguments import OutputPath
 from graphc.cli.run import (
     backend_option,
     bucket_option,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 @seed_option
 @backend_option
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path),
+    "-o", "--output", type=OutputPath(plan=True),
     help="File to write. Default: FILE with the suffix .plan.",
 )  # fmt: skip
 def compile_command(

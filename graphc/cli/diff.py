@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from graphc.cli import completion
+from graphc.cli.file_arguments import OutputPath
 from graphc.cli.run import backend_option, order_option, shown_warnings, sparse_option
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ DIFFERENT, TROUBLE = 1, 2  # exit statuses, as those of diff(1)
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the difference as JSON.")
 @click.option(
-    "--page", type=click.Path(path_type=Path), metavar="FILE.html",
+    "--page", type=OutputPath(), metavar="FILE.html",
     help="Also write a page that draws the second graph, with what the first one hasn't in color.",
 )  # fmt: skip
 def diff_command(

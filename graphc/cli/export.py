@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from graphc.cli.checkpoint_options import load_names_option, load_option, resume_option
+from graphc.cli.file_arguments import OutputPath
 from graphc.cli.imports import import_option
 from graphc.cli.run import seed_option
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 @click.command("export")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), required=True,
+    "-o", "--output", type=OutputPath(), required=True,
     help="The file to write: .onnx of a .gc file or a plan, .safetensors of a checkpoint.",
 )  # fmt: skip
 @click.option(

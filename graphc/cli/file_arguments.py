@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import click
 
 from graphc.runtime.machine.interrupts import Uninterrupted
 from graphc.support.errors import GraphcError
@@ -16,6 +18,31 @@ if TYPE_CHECKING:
     from graphc.runtime.trainer import Trainer
 
 MAX_TEXT = 1 << 28  # the largest graph in text form, in bytes
+
+
+class OutputPath(click.Path):
+    """A file that a command writes, which has not the name of a program: that would be lost.
+
+    plan: whether the command writes plans
+    """
+
+    def __init__(self, plan: bool = False) -> None:
+        super().__init__(path_type=Path)
+        self.programs = (".gc", ".py", ".ipynb", *(() if plan else (".plan",)))
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        path = Path(str(super().convert(value, param, ctx)))
+        if path.suffix in self.programs:
+            self.fail(f"'{path}' has the name of a program: name what is written otherwise")
+        return path
+
+
+def check_not_read(plan: Plan, *outputs: Path | None) -> None:
+    """Raise G0512 for an output that is one of the files of data that the program names."""
+    for output in outputs:
+        for spec in plan.data.values():
+            if output is not None and output.resolve() == Path(spec.get("path", "")).resolve():
+                raise GraphcError("G0512", f"can't write {output}: it is the data of the program")
 
 
 def read_text(file: Path) -> str:

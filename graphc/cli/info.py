@@ -76,9 +76,15 @@ def strategies_command() -> None:
     from graphc.strategies import STRATEGIES
 
     for name, cls in STRATEGIES.items():
-        options = ", ".join(f"{f.name}={f.default!r}" for f in fields(cls))  # type: ignore[arg-type]
+        options = ", ".join(f"{f.name}={_shown(f.default)}" for f in fields(cls))  # type: ignore[arg-type]
         _table([(f"{name}({options})", first_line(cls))])
     click.echo("\ncombine them: mirrored(4) * accumulate(2)")
+
+
+def _shown(default: object) -> str:
+    from graphc.ir.types import DType
+
+    return str(default) if isinstance(default, DType) else repr(default)
 
 
 @click.command("backends")

@@ -43,10 +43,10 @@ class CommandJob:
         """Whether this process prints and writes."""
         return self.processes.index == 0
 
-    def echo(self, text: str) -> None:
+    def echo(self, text: str, err: bool = False) -> None:
         """Print a line, once for all processes."""
         if self.speaks:
-            click.echo(text)
+            click.echo(text, err=err)
 
     def bucket(self, given: int, file: Path) -> int:
         """The size of a bucket for the program in a file; a plan has its buckets already."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,27 @@ from typing import Any, TypeVar
 import click
 
 F = TypeVar("F", bound=Callable[..., Any])
+HASH = re.compile(rb'(?:one hash: |"hash": ")([0-9a-f]{64})')  # in what `check --bits` prints
 
+
+class ProcessCounts(click.ParamType):  # type: ignore[type-arg]
+    """Numbers of processes, of which each is a job: 1,2,4."""
+
+    name = "counts"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[int, ...]:
+        counts = tuple(int(x) if x.isascii() and x.isdigit() else 0 for x in value.split(","))
+        if not all(0 < n <= MOST for n in counts):
+            self.fail(f"'{value}' is not a list of numbers from 1 to {MOST}, such as 1,2,4")
+        return counts
+
+
+MOST = 4096  # processes on each host
+COUNTS = click.option(
+    "-n", "processes", type=ProcessCounts(), metavar="N,N",
+    help="Processes that --launch starts on each host. Several numbers are as many jobs, one after "
+    "the other: with --bits, all of them must end with one hash. Default: 1.",
+)  # fmt: skip
 OPTIONS = (
     click.option(
         "--launch", type=click.Choice(["mpi"]),
@@ -20,7 +41,7 @@ OPTIONS = (
         "--hosts", metavar="A,B", help="Hosts on which --launch starts processes. Default: this."
     ),
     click.option(
-        "-n", "processes", type=click.IntRange(1, 4096),
+        "-n", "processes", type=click.IntRange(1, MOST),
         help="Processes that --launch starts on each host. Default: 1.",
     ),
     click.option(
@@ -49,6 +70,13 @@ def launch_options(command: F) -> F:
 def restarting_launch_options(command: F) -> F:
     """The same, for a command that writes checkpoints."""
     return launch_options(RESTARTS(command))
+
+
+def several_launch_options(command: F) -> F:
+    """The same, for a command of which one job after the other runs with other numbers."""
+    for option in reversed(OPTIONS):
+        command = (COUNTS if option is OPTIONS[NAMES.index("processes")] else option)(command)
+    return command
 
 
 class Launchable(click.Command):
@@ -88,15 +116,44 @@ def _launched(ctx: click.Context, given: dict[str, Any]) -> int:
     hosts = tuple(x for x in (given["hosts"] or "").split(",") if x)
     if any(not set(h) <= HOST or h.startswith("-") for h in hosts):
         raise click.BadParameter("hosts are names, separated by commas", param_hint="--hosts")
-    layout = HostLayout(hosts, given["processes"] or 1)
     limits = Limits(given["heartbeat"] or Limits.heartbeat, given["deadline"])
     left, folder = given["restarts"] or 0, ctx.params.get("checkpoint")
     if left and folder is None:
         raise click.UsageError("--restarts needs --checkpoint: a restart resumes from there")
-    launcher = mpi_launcher()
-    return restarted(
-        lambda resumed: supervise(launcher, program(ctx, resumed), layout, limits), left, folder
+    launcher, counts = mpi_launcher(), given["processes"] or 1
+    if isinstance(counts, int):
+        layout = HostLayout(hosts, counts)
+        return restarted(
+            lambda resumed: supervise(launcher, program(ctx, resumed), layout, limits), left, folder
+        )
+    return one_after_the_other(
+        counts,
+        lambda n, said: supervise(launcher, program(ctx), HostLayout(hosts, n), limits, said),
     )
+
+
+def one_after_the_other(counts: tuple[int, ...], job: Callable[[int, list[bytes]], int]) -> int:
+    """The status of jobs with these numbers of processes; 1 if they end with different hashes.
+
+    job: runs one to its end, and adds what it writes to the list
+    """
+    found = list[frozenset[str]]()
+    for count in counts:
+        if len(counts) > 1:
+            click.echo(f"{count} process{'es' * (count > 1)}:", err=True)
+        said: list[bytes] = []
+        if status := job(count, said):
+            return status
+        found.append(frozenset(x.decode() for x in HASH.findall(b"".join(said))))
+    if len(counts) == 1 or not any(found):
+        return 0
+    jobs = "jobs of " + ", ".join(map(str, counts)) + " processes"
+    if len({*found}) == 1:
+        click.echo(f"{jobs}: one hash: {', '.join(sorted(found[0]))}", err=True)
+        return 0
+    each = (", ".join(sorted(x[:16] for x in some)) for some in found)
+    click.echo(f"FAIL {jobs} end with different bits: {'; '.join(each)}", err=True)
+    return 1
 
 
 HOST = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from graphc.cli.file_arguments import OutputPath
 from graphc.cli.job import is_silent
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ LONG = 1.0  # more seconds than this
 
 OPTIONS = (
     click.option(
-        "--log", type=click.Path(path_type=Path), metavar="FILE",
+        "--log", type=OutputPath(), metavar="FILE",
         help="Write the metrics of every epoch: to a .csv file, or, as lines of JSON, to a .jsonl "
         "file. A resumed training continues the file.",
     ),

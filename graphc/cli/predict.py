@@ -15,6 +15,7 @@ import click
 
 from graphc.cli.checkpoint_options import load_names_option, load_option, resume_option
 from graphc.cli.data_files import data_option, examples_to_run
+from graphc.cli.file_arguments import OutputPath, check_not_read
 from graphc.cli.imports import import_option
 from graphc.cli.job import CommandJob, in_job, transport_option
 from graphc.cli.launch import Launchable, launch_options
@@ -40,9 +41,7 @@ def forward_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command("predict", cls=Launchable)
 @forward_options
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), required=True, help="The .npz file to write."
-)
+@click.option("-o", "--output", type=OutputPath(), required=True, help="The .npz file to write.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was written as one line of JSON.")
 @in_job
 def predict_command(
@@ -62,6 +61,7 @@ def predict_command(
     if running.speaks:
         check_writable(output)
     with _trainer(running, file, **options) as trainer:
+        check_not_read(trainer.plan, output)
         program = _predicting(trainer)
         needs = [set(r.needs) for n, r in trainer.plan.reports.items() if n in program.outputs]
         optional = program.inputs.keys() - set.intersection(*needs)
@@ -113,7 +113,7 @@ def _trainer(
     if resume and load:
         raise click.UsageError("give --resume or --load, not both")
     with shown_warnings():
-        resumed = resumed_training(resume, None)
+        resumed = resumed_training(resume, None, running.processes)
     if seed is None and resumed is not None and file.suffix != ".plan":
         seed = resumed.seed
     made = running.plan(lambda: plan_of(file, strategy, None, seed=seed, backend=backend))

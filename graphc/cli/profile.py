@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from graphc.cli.checkpoint_options import load_names_option, load_option, resume_option
+from graphc.cli.file_arguments import OutputPath
 from graphc.cli.imports import import_option
 from graphc.cli.job import CommandJob, in_job, transport_option
 from graphc.cli.run import (
@@ -51,7 +52,7 @@ TABLES = ("line", "op", "kernel", "collective", "node")
 @click.option("--top", type=click.IntRange(1), default=10, show_default=True,
               help="Rows of a table to print, at most.")  # fmt: skip
 @click.option(
-    "--trace", "trace_file", type=click.Path(path_type=Path),
+    "--trace", "trace_file", type=OutputPath(),
     help="Also write the recorded steps as a trace, which Perfetto and chrome://tracing show.",
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print all tables as one line of JSON.")

@@ -18,6 +18,7 @@ from graphc.cli.budgets import budget_options, check_chosen_budgets
 from graphc.cli.checkpoint_options import checkpoint_options, load_option, resume_option
 from graphc.cli.data_files import load_data
 from graphc.cli.drivers import chosen_driver, driver_options
+from graphc.cli.file_arguments import OutputPath
 from graphc.cli.hypers import hyper_option, set_hypers
 from graphc.cli.imports import import_option
 from graphc.cli.job import CommandJob, in_job, is_silent, transport_option
@@ -30,8 +31,17 @@ if TYPE_CHECKING:
     from graphc.runtime.trainer import Trainer
     from graphc.runtime.training.history import FitHistory
 
+
+def _no_empty(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
+    """The text. Refuses an empty one, as of a shell's variable that is not set."""
+    if text is not None and not text.strip():
+        raise click.BadParameter("it is empty: leave the option out for the file's own strategy")
+    return text
+
+
 strategy_option = click.option(
     "--strategy",
+    callback=_no_empty,
     shell_complete=completion.strategies,
     help="Strategy, such as 'mirrored(4) * accumulate(2)'. Default: the file's own.",
 )
@@ -67,7 +77,7 @@ check_option = click.option(
 
 
 trace_option = click.option(
-    "--trace", "trace_file", type=click.Path(path_type=Path),
+    "--trace", "trace_file", type=OutputPath(),
     help="Write a trace of some steps, which Perfetto and chrome://tracing show: what each thread "
     "of each device does and waits for.",
 )  # fmt: skip
@@ -97,14 +107,14 @@ trace_steps_option = click.option(
 @click.option("--epochs", type=click.IntRange(1), help="Epochs to train. Default: the file's own.")
 @click.option("--steps", type=click.IntRange(1), help="Steps to train, instead of epochs.")
 @click.option(
-    "--save", type=click.Path(path_type=Path),
+    "--save", type=OutputPath(),
     help="Write a checkpoint (.safetensors) at the end of the training.",
 )  # fmt: skip
 @resume_option
 @checkpoint_options
 @load_option
 @click.option(
-    "--record", type=click.Path(path_type=Path),
+    "--record", type=OutputPath(),
     help="Record an asynchronous training: which push was applied when.",
 )  # fmt: skip
 @click.option(
@@ -152,7 +162,7 @@ def run_command(
         resumed_training,
         start_from,
     )
-    from graphc.cli.file_arguments import check_learns, check_outputs, saved
+    from graphc.cli.file_arguments import check_learns, check_not_read, check_outputs, saved
     from graphc.cli.logs import evaluation, log_callbacks, test_metrics, warn_of_cost
     from graphc.cli.traces import write_trace
 
@@ -165,13 +175,14 @@ def run_command(
     if running.speaks:
         check_outputs(save, record, trace_file)
     with shown_warnings():
-        resumed = resumed_training(resume, checkpoint)
+        resumed = resumed_training(resume, checkpoint, running.processes)
     if seed is None and resumed is not None and file.suffix != ".plan":
         seed = resumed.seed
     bucket = running.bucket(bucket, file)
     options = strategy, peak, order, bucket, check_replicas, sparse, seed, backend
     plan = running.plan(lambda: plan_of(file, *options))
     check_learns(plan)
+    check_not_read(plan, save, record, trace_file, log)
     train, test = load_data(plan, "train"), load_data(plan, "test")
     how: dict[str, Any] = {"max_bytes": limit, "debug_nans": debug_nans or None}
     how |= {"driver": chosen_driver(), "transport": running.transport}
@@ -320,7 +331,7 @@ def shown_warnings() -> Iterator[None]:
 
 def bytes_of(text: str | None, option: str) -> int | None:
     """The number of bytes in a text such as `2GiB`, `500MB` or `1024`; None for None."""
-    from graphc.support.sizes import size_of
+    from graphc.support.units import size_of
 
     if text is None:
         return None

@@ -11,7 +11,7 @@ import click
 
 from graphc.cli import completion
 from graphc.cli.budgets import budget_options, has_budgets
-from graphc.cli.file_arguments import read_text
+from graphc.cli.file_arguments import OutputPath, read_text
 from graphc.cli.page import PageView, write_page
 from graphc.cli.run import order_option, plan_of, shown_warnings, sparse_option, strategy_option
 from graphc.support.files import write_whole
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 LEVELS = ["model", "layers", "ops", "values"]
 
 output_option = click.option(
-    "-o", "--output", type=click.Path(path_type=Path), help="File to write. Default: stdout."
+    "-o", "--output", type=OutputPath(), help="File to write. Default: stdout."
 )
 
 
@@ -78,6 +78,8 @@ def show_command(
     from graphc.lowering.lower import STAGES
     from graphc.verify.reading import read_ir
 
+    if form != "html":
+        _check_given(file, kernels or after in STAGES)
     if has_budgets() and file.suffix != ".gir":
         plan_of(file, strategy, None, order, sparse=sparse)  # it checks them
     if form == "html":
@@ -114,6 +116,26 @@ def show_command(
             before, graph = _stages(file, strategy, order, sparse, after, program)
             text = _changes(before, graph, after) if diff else FORMATS[form](graph, depth, words)
     _write(text, output)
+
+
+def _check_given(file: Path, kernels: bool) -> None:
+    """Refuse options that say nothing of a plan's instructions, or of a graph as text."""
+    ignored = ["strategy", "order", "sparse", "diff"]
+    match file.suffix:
+        case ".plan":
+            text = (
+                "a plan has instructions and no graph; give the .gc file that it was compiled from"
+            )
+            ignored += ["form"] if kernels else ["form", "after"]
+        case ".gir":
+            text = "a graph in text form is shown as it is; give the .gc file that it comes from"
+            ignored += ["program"]
+        case _:
+            return
+    given = next(filter(_given, ignored), "")
+    if given:
+        option = given.replace("form", "format")
+        raise click.UsageError(f"{text}, for --{option}")
 
 
 def _given(name: str) -> str | None:

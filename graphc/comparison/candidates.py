@@ -11,7 +11,7 @@ from graphc.compiler.periodic import periodicity
 from graphc.frontend.module import Module
 from graphc.ir.orders import parse_orders
 from graphc.plan.plan import Plan
-from graphc.strategies import OneDevice, parse_strategy
+from graphc.strategies import OneDevice, layout_of, parse_strategy
 from graphc.support.errors import GraphcError
 
 
@@ -30,7 +30,7 @@ class Candidate:
 class Measured:
     """What the runs of a candidate have shown.
 
-    same_steps:    whether its steps are those of one device, but for rounding
+    same_steps:    whether its steps are those of one device, but for the rounding of f32
     rounds:        seconds of a step, one number for each round that was timed
     losses, ends:  the mean loss of each round, and the seconds of training when it ended
     rounding:      the largest difference of a variable from the same training in float64, relative
@@ -112,6 +112,7 @@ def compiled(module: Module, candidate: Candidate) -> tuple[Plan, Measured]:
     strategy = parse_strategy(candidate.strategy)
     plan = compile_module(module.ordered(candidate.order), strategy)
     alike = plan.asynchronous is None and periodicity(strategy) is None
+    alike = alike and layout_of(strategy).precision is None
     known = Measured(
         candidate, plan.devices, alike, plan.asynchronous is not None, sent_bytes=plan.sent_bytes
     )

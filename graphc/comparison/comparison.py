@@ -95,7 +95,8 @@ def compare(
     slow:       devices, or workers, that compute so many times longer, such as {0: 3.0}
     peak:       bytes that a device has: what needs more is not recommended
 
-    Raises the errors of graphc.compile; a candidate that can't be run is a row that says why.
+    Raises the errors of graphc.compile, and G0478 for a slow device that no strategy has; a
+    candidate that can't be run is a row that says why.
     """
     given = list(batches)
     if not given:

@@ -21,13 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphc.comparison.candidates import Candidate, Measured, compiled, failed
-from graphc.comparison.stragglers import Slow, SlowedThreads, slowest
+from graphc.comparison.stragglers import Slow, SlowedThreads, check_slow, slowest
 from graphc.compiler.driver import compile_module
 from graphc.frontend.module import Module
 from graphc.plan.plan import Plan
 from graphc.runtime.asynchronous.threads import DRIVER as THREADS
 from graphc.runtime.backends import plugins
-from graphc.runtime.checkpoints.saving import first_values
+from graphc.runtime.checkpoints.saving import first_values, values_for
 from graphc.runtime.results import Metrics, loss_of
 from graphc.runtime.trainer import Trainer
 from graphc.strategies import OneDevice, parse_strategy
@@ -74,8 +74,7 @@ class Contestant:
 
     def __init__(self, plan: Plan, known: Measured, start: Mapping[str, Any], runs: Runs) -> None:
         self.known, self.plan, slow = known, plan, runs.slow or {}
-        types = plan.programs["evaluate"].variable_types
-        values = {name: np.asarray(a, types[name].dtype.numpy) for name, a in start.items()}
+        values = values_for(plan, start)
         driver = SlowedThreads(slow) if slow and known.asynchronous else THREADS.name
         self.trainer = Trainer(
             plan, runs.backend, values=values, driver=driver, max_bytes=runs.max_bytes
@@ -84,6 +83,11 @@ class Contestant:
             known.slowed = slowest(slow, plan.devices)
         self.losses: list[float | None] = []
         self.rounds: list[tuple[int, float | None]] = []  # steps, and the seconds that they took
+
+    @property
+    def shared_by(self) -> int:
+        """How many devices or workers compute."""
+        return self.plan.asynchronous.workers if self.plan.asynchronous else self.plan.devices
 
     def run(self, batches: Sequence[Batch], timed: bool) -> None:
         """A round: the steps of some batches."""
@@ -125,7 +129,7 @@ def measure(
 
     start: first values of variables that the module does not make itself
 
-    Raises G0701 and G0702 for a backend that isn't there.
+    Raises G0701 and G0702 for a backend that isn't there, G0478 for a slow device that isn't.
     """
     plugins.backend(runs.backend)
     start = first_values(compile_module(module, OneDevice())) | dict(start)
@@ -142,6 +146,7 @@ def measure(
                 continue
             stack.callback(there[-1].trainer.close)
             found[candidate] = known
+        check_slow(runs.slow or {}, {str(c.known.candidate): c.shared_by for c in there})
         _by_turns(there, runs, found, each)
         each("trains in float64")
         _judge(module, there, found, start, runs)

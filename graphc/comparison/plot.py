@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from xml.sax.saxutils import escape
 
 from graphc.comparison.candidates import Measured
-from graphc.comparison.recommend import Recommendation, seconds, size
+from graphc.comparison.recommend import Recommendation
+from graphc.support.units import size_text, time_text
 
 COLORS = ("#2f6fbf", "#c93f33", "#2a8749", "#b9850b", "#7347c2", "#0f8b8d", "#8a4b2a", "#646d7a")
 WIDTH, MARGIN, ROW, CHART = 960.0, 28.0, 26.0, 260.0
@@ -32,8 +33,8 @@ def plot(measured: Sequence[Measured], advice: Recommendation, title: str) -> st
     body = [*_title(title, advice)]
     y = 84.0
     for head, rows in (
-        ("SECONDS OF A STEP", [(m.step_seconds, m.spread, seconds(m.step_seconds)) for m in ran]),
-        ("BYTES OF A DEVICE", [(m.peak_bytes, None, size(m.peak_bytes)) for m in ran]),
+        ("SECONDS OF A STEP", [(m.step_seconds, m.spread, time_text(m.step_seconds)) for m in ran]),
+        ("BYTES OF A DEVICE", [(m.peak_bytes, None, size_text(m.peak_bytes)) for m in ran]),
     ):
         body += _bars(head, rows, ran, advice, label, y)
         y += ROW * (len(ran) + 2)
@@ -101,7 +102,7 @@ def _curves(ran: Sequence[Measured], left: float, top: float, width: float) -> I
         yield f'<path class="grid" d="M{left:.1f} {y:.1f}h{width:.1f}"/>'
         yield _text(left - 10, y + 4, f"{loss:.3g}", "", "end")
         x = longest * k / 4
-        yield _text(at(x, low)[0], bottom + 18, seconds(x) if k else "0", "", "middle")
+        yield _text(at(x, low)[0], bottom + 18, time_text(x) if k else "0", "", "middle")
     for number, m in shown:
         points = [at(t, x) for t, x in zip(m.ends, m.losses, strict=True) if x == x]
         path = "L".join(f"{x:.1f} {y:.1f}" for x, y in points)

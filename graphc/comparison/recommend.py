@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from graphc.comparison.candidates import Measured
+from graphc.support.units import size_text, time_text
 
 NEAR = 0.05  # by how much two times may differ that count as equal
 LOSS_NEAR = 0.01  # the same for losses
@@ -38,8 +39,8 @@ def recommend(measured: Sequence[Measured], peak: int | None = None) -> Recommen
     ]
     large = [m for m in ran if peak is not None and m.peak_bytes > peak]
     reasons += [
-        f"{m.candidate} is left out: it needs {size(m.peak_bytes)} on a device, the limit is "
-        f"{size(peak or 0)}"
+        f"{m.candidate} is left out: it needs {size_text(m.peak_bytes)} on a device, the limit is "
+        f"{size_text(peak or 0)}"
         for m in large
     ]
     fit = [m for m in ran if m not in wrong and m not in large]
@@ -61,12 +62,12 @@ def _fastest(fit: Sequence[Measured]) -> tuple[Measured, list[str]]:
     quickest = min(fit, key=lambda m: m.step_seconds)
     near = [m for m in fit if m.step_seconds <= (1 + NEAR) * quickest.step_seconds]
     best = min(near, key=lambda m: (m.peak_bytes, m.devices, m.step_seconds))
-    reasons = [f"a step takes {seconds(best.step_seconds)}{_beside(best, fit)}"]
+    reasons = [f"a step takes {time_text(best.step_seconds)}{_beside(best, fit)}"]
     if best is not quickest:
         reasons[0] = (
-            f"a step takes {seconds(best.step_seconds)}; {quickest.candidate} is not faster by "
-            f"more than {NEAR:.0%}, and needs {size(quickest.peak_bytes)} on a device instead of "
-            f"{size(best.peak_bytes)}"
+            f"a step takes {time_text(best.step_seconds)}; {quickest.candidate} is not faster "
+            f"by more than {NEAR:.0%}, and needs {size_text(quickest.peak_bytes)} on a device "
+            f"instead of {size_text(best.peak_bytes)}"
         )
     elif other := [m for m in near if m is not best]:
         names = ", ".join(str(m.candidate) for m in other)
@@ -94,7 +95,7 @@ def _lowest(fit: Sequence[Measured]) -> tuple[Measured, list[str]]:
     margin = number(least) + LOSS_NEAR * abs(number(least))
     near = [m for m in fit if number(m) <= margin]
     best = min(near, key=lambda m: (not m.same_steps, m.step_seconds))
-    reasons = [f"after {seconds(at)} of training its loss is {number(best):.4f}"]
+    reasons = [f"after {time_text(at)} of training its loss is {number(best):.4f}"]
     others = [m for m in fit if m is not best]
     if others:
         other = min(others, key=number)
@@ -107,22 +108,3 @@ def _lowest(fit: Sequence[Measured]) -> tuple[Measured, list[str]]:
     elif not best.same_steps:
         reasons.append("its steps are not those of one device: compare longer runs, too")
     return best, reasons
-
-
-def seconds(x: float) -> str:
-    """A time in words: `0.26 ms`, with three digits."""
-    return _in_units(x, (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)))
-
-
-def size(count: float) -> str:
-    """Bytes in words: `1.2 MB`, with three digits."""
-    return _in_units(count, (("GB", 1e9), ("MB", 1e6), ("KB", 1e3), ("B", 1.0)))
-
-
-def _in_units(x: float, units: Sequence[tuple[str, float]]) -> str:
-    """In the largest unit of which it is at least one, when rounded."""
-    for unit, worth in units:
-        rounded = float(f"{x / worth:.3g}")
-        if rounded >= 1 or worth == units[-1][1]:
-            return f"{rounded:.6g} {unit}"
-    raise AssertionError("there are units")

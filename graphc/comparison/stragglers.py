@@ -14,6 +14,7 @@ from typing import Any
 from graphc.runtime.asynchronous.drivers import Driver, DriverPlugin, Roles
 from graphc.runtime.asynchronous.threads import DRIVER as THREADS
 from graphc.runtime.asynchronous.worker import Compute, Worker
+from graphc.support.errors import GraphcError
 
 Slow = Mapping[int, float]  # device, or worker -> how many times longer it computes
 
@@ -21,6 +22,19 @@ Slow = Mapping[int, float]  # device, or worker -> how many times longer it comp
 def slowest(slow: Slow, devices: int) -> float:
     """How many times longer the slowest of so many devices computes."""
     return max((factor for k, factor in slow.items() if k < devices), default=1.0)
+
+
+def check_slow(slow: Slow, devices: Mapping[str, int]) -> None:
+    """Raise G0478 for a slow device that no candidate has. devices: of each, by its name; of an
+    asynchronous strategy, its workers"""
+    most = max(devices.values(), default=0)
+    for k in slow:
+        if devices and not 0 <= k < most:
+            has = ", ".join(f"{name} has {n}" for name, n in devices.items())
+            text = f"no strategy has a device or worker {k}: {has}"
+            raise GraphcError(
+                "G0478", text, help=f"they are numbered from 0, so give 0 to {most - 1}"
+            )
 
 
 @dataclass(frozen=True)

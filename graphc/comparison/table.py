@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from graphc.comparison.candidates import Measured
-from graphc.comparison.recommend import Recommendation, common_seconds, seconds, size
+from graphc.comparison.recommend import Recommendation, common_seconds
+from graphc.support.units import size_text, time_text
 
 HEAD = ("candidate", "devices", "a step", "rounds", "memory", "sent", "error", "loss")
 
@@ -15,7 +16,7 @@ def table(measured: Sequence[Measured], advice: Recommendation, steps: int) -> s
     """The table, below it what slow devices and asynchronous workers did, and the advice."""
     ran = [m for m in measured if not m.failed]
     at = None if all(m.same_steps for m in ran) else common_seconds(ran)
-    head = (*HEAD, f"loss at {seconds(at)}") if at else HEAD
+    head = (*HEAD, f"loss at {time_text(at)}") if at else HEAD
     rows = [head, *(_cells(m, at) for m in ran)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
@@ -29,8 +30,9 @@ def _cells(m: Measured, at: float | None) -> tuple[str, ...]:
     low, high = m.spread
     error = "-" if m.rounding is None else f"{m.rounding:.1e}" + "!" * (not m.trustworthy)
     cells = (
-        str(m.candidate), str(m.devices), seconds(m.step_seconds),
-        f"{seconds(low)} - {seconds(high)}", size(m.peak_bytes), size(m.sent_bytes), error,
+        str(m.candidate), str(m.devices), time_text(m.step_seconds),
+        f"{time_text(low)} - {time_text(high)}", size_text(m.peak_bytes),
+        size_text(m.sent_bytes), error,
         f"{m.losses[-1]:.4f}" if m.losses else "-",
     )  # fmt: skip
     if at is None:

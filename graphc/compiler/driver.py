@@ -40,10 +40,19 @@ from graphc.passes.placing.tile import untiled
 from graphc.plan.determinism import determinism_of
 from graphc.plan.plan import SERVER, SYNC, WORKER, Plan, PlannedVariable
 from graphc.plan.reports import PlannedReport
-from graphc.strategies import NO_CUT, Asynchronous, OneDevice, Strategy, layout_of, named_parts
+from graphc.strategies import (
+    NO_CUT,
+    Asynchronous,
+    MeshLayout,
+    OneDevice,
+    Strategy,
+    layout_of,
+    named_parts,
+)  # fmt: skip
 from graphc.support.errors import GraphcError, GraphcWarning, did_you_mean
 from graphc.support.gc_pause import collector_paused
 from graphc.support.lazy_map import LazyMap, existing, joined, renamed
+from graphc.support.no_fork import no_fork
 
 Observe = Callable[[str, Pass, Graph], None]
 Programs = Mapping[str, Program]
@@ -79,7 +88,7 @@ def compile_module(
     check_losses(module.train)
     check_orders(module.train, strategy)
     _check_names(module.train, strategy)
-    with collector_paused():
+    with collector_paused(), no_fork():
         programs, train, strategy, exact, reports = _compile(
             module, strategy, bucket, observe, check_replicas
         )
@@ -151,7 +160,7 @@ def _compile(
     each mode the first node that needs the whole batch ('' if there is none), and how the results
     of evaluation are put together.
     """
-    passes = differentiation(check=True) if check_replicas else differentiation()
+    passes = differentiation(check_replicas, layout_of(strategy).precision)
     train = run_passes(module.train, passes, _observer(observe, "train"))
     if module.learns:
         train = prepared(train, strategy)
@@ -198,7 +207,7 @@ def _updates(
 def _is_plain(strategy: Strategy) -> bool:
     """Whether the strategy leaves nothing to place. Then programs can be compiled when they are
     first run, as no error of the user's can come up."""
-    return all(isinstance(part, OneDevice) for part in strategy.parts)
+    return replace(layout_of(strategy), precision=None) == MeshLayout()
 
 
 def _lowered(
@@ -227,7 +236,7 @@ def _short(placed: Graph, strategy: Strategy, bucket: int) -> Callable[[], Progr
     """The program for batches that are not full."""
 
     def short() -> Program:
-        with collector_paused():
+        with collector_paused(), no_fork():
             passes = partitioning(strategy, True, bucket)
             return schedule(run_passes(placed, passes, known=placed))
 
@@ -247,7 +256,7 @@ def _later(
 
     @cache
     def lowered() -> Programs:
-        with collector_paused():
+        with collector_paused(), no_fork():
             return _lowered(name, graph, strategy, bucket, None)[0]
 
     waiting = {x: partial(lambda x: lowered()[x], x) for x in names}

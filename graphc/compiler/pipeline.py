@@ -9,11 +9,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from graphc.ir.graph import Graph
+from graphc.ir.types import F16, DType
 from graphc.passes.base import Pass
 from graphc.passes.cleanup import Cse, Dce, FoldConstants, Simplify
 from graphc.passes.differentiation.differentiate import Differentiate
 from graphc.passes.differentiation.resolve import Resolve
 from graphc.passes.local_step import LocalStep
+from graphc.passes.lower_precision import LowerPrecision
 from graphc.passes.partitioning.assemble import Assemble
 from graphc.passes.partitioning.bucket import Bucket
 from graphc.passes.partitioning.hierarchical import Hierarchical
@@ -26,6 +28,7 @@ from graphc.passes.partitioning.scatter_reduce import ScatterReduce
 from graphc.passes.partitioning.worker_server_split import ServerPart, WorkerPart
 from graphc.passes.placing.place import Place
 from graphc.passes.placing.tile import Tile
+from graphc.passes.scale_losses import ScaleLosses
 from graphc.strategies import Strategy, layout_of
 from graphc.support import config
 from graphc.support.errors import GraphcError, GraphcWarning, InternalError
@@ -36,12 +39,13 @@ from graphc.verify import Stage, verify
 Observer = Callable[[Pass, Graph], None]
 
 
-def differentiation(check: bool = False) -> list[Pass]:
+def differentiation(check: bool = False, precision: DType | None = None) -> list[Pass]:
     """From the front end's graph to gradients and updates.
 
-    check: whether steps shall fail if replicas disagree.
+    check: whether steps shall fail if replicas disagree. precision: what products will read.
     """
     return [
+        *([ScaleLosses()] if precision == F16 else []),  # the backward pass begins with the scale
         Resolve(check),  # what replicas write becomes one value, before its gradient is asked for
         Dce(),  # what no result needs would only be differentiated, placed and counted
         Differentiate(),  # before placing: no gradient of a collective or a mask is ever needed
@@ -55,8 +59,14 @@ def differentiation(check: bool = False) -> list[Pass]:
 
 def distribution(strategy: Strategy, evaluate: bool = False) -> list[Pass]:
     """From a single-device graph to one in which every value has its placement."""
-    own_steps: list[Pass] = [LocalStep(strategy, evaluate)] if layout_of(strategy).local else []
-    return [*own_steps, *placing(strategy)]  # each coordinate's own step
+    layout = layout_of(strategy)
+    half: list[Pass] = [LowerPrecision(layout.precision)] if layout.precision else []
+    own_steps: list[Pass] = [LocalStep(strategy, evaluate)] if layout.local else []
+    return [
+        *half,  # behind differentiation: gradients stay in f32; before placing: halves are sent
+        *own_steps,  # each coordinate's own step
+        *placing(strategy),
+    ]
 
 
 def placing(strategy: Strategy) -> list[Pass]:

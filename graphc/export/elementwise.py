@@ -69,7 +69,7 @@ def ne(g: OnnxGraph, call: OnnxCall) -> str:
 
 
 @rule(
-    unary.StopGradient, unary.Gradient, unary.GradientRows, derivatives.Primal,
+    unary.StopGradient, unary.Gradient, unary.GradientRows, unary.GradientScale, derivatives.Primal,
     derivatives.CustomGradient, derivatives.CustomResult, replicas.PerReplica,
     replicas.JoinReplicas, replicas.ReplicaSum, RowIds, Within, Mask,
 )  # fmt: skip

@@ -65,8 +65,14 @@ class PredictionGraph:
         """The same for a plan of one device. Raises G0624, and G0651 for several devices."""
         short = f"{PREDICT}.short"
         name = short if short in plan.programs else PREDICT
-        if PREDICT not in plan.programs:
-            raise _nothing()
+        reports = (reports,) if isinstance(reports, str) else reports
+        predicts = plan.programs[name].outputs if PREDICT in plan.programs else {}
+        for number in (n for n in reports if n in plan.reports and n not in predicts):
+            text = f"a plan predicts arrays, and '{number}' is a number"
+            help = "export it of the .gc file, or by trainer.to_onnx"
+            raise GraphcError("G0624", text, help=help)
+        if not predicts:
+            raise _nothing(plan=True)
         graph = graph_of(plan.programs[name])
         names = _chosen(reports, graph, [n for n in graph.outputs if n in plan.reports])
         batch = 0 if name == short else _examples(graph)
@@ -118,12 +124,13 @@ def _chosen(reports: Sequence[str], graph: Graph, by_default: list[str]) -> list
     return list(dict.fromkeys(reports)) or by_default
 
 
-def _nothing() -> GraphcError:
+def _nothing(plan: bool = False) -> GraphcError:
+    one = 'report one: graphc.report("logits", logits), or in a .gc file `report logits = logits`; '
+    numbers = 'or name numbers: reports=["accuracy"], on the command line --report accuracy'
     return GraphcError(
         "G0624",
         "there is nothing to export: the step reports no array",
-        help='report one: graphc.report("logits", logits), or in a .gc file `report logits = '
-        'logits`; or name numbers: reports=["accuracy"], on the command line --report accuracy',
+        help=one + ("then compile the plan again" if plan else numbers),
     )
 
 

@@ -29,12 +29,12 @@ from graphc.ir.types import (
     Size,
     TensorType,
     broadcast_types,
-    in_units,
 )
 from graphc.ir.value import Operand, Scalar, Value
 from graphc.ir.varying import enters, leaves, varying_nodes
 from graphc.ir.weak import all_weak, as_numbers, common_dtype, in_full, weakly
 from graphc.support.errors import GraphcError, Span
+from graphc.support.units import size_text
 
 MAX_BYTES = 2**42  # of one tensor; what a plan needs in all is checked against the machine
 MAX_RANK = 32
@@ -126,8 +126,8 @@ class Builder:
             raise GraphcError("G0206", text)
         # An empty tensor counts with its other dims: NumPy multiplies them all the same.
         if prod(max(n, 1) for n in result.shape) * result.dtype.bytes > MAX_BYTES:
-            message = f"{op.name} makes a tensor {result} of {in_units(result.bytes)}"
-            raise GraphcError("G0204", message, help=f"the limit is {in_units(MAX_BYTES)}")
+            message = f"{op.name} makes a tensor {result} of {size_text(result.bytes)}"
+            raise GraphcError("G0204", message, help=f"the limit is {size_text(MAX_BYTES)}")
         if len(self.nodes) >= MAX_NODES:
             help = "loops are unrolled: let an operation on a whole tensor do the work"
             raise GraphcError("G0209", f"the step has more than {MAX_NODES:,} nodes", help=help)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from abc import ABC, abstractmethod
+from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, dataclass_transform
@@ -68,7 +68,15 @@ class Shard:
     sizes: tuple[int, ...] = ()
 
 
-class Op(ABC):
+class _OpType(ABCMeta):
+    """The type of the classes of ops. What is no op by its bases never counts as one, so a test may
+    be that of plain classes: passes ask for an op's class more often than for anything else."""
+
+    __instancecheck__ = type.__instancecheck__
+    __subclasscheck__ = type.__subclasscheck__
+
+
+class Op(metaclass=_OpType):
     """An operation. Subclasses are final, registered by `@register`, and pure functions."""
 
     name: ClassVar[str] = ""
@@ -144,6 +152,13 @@ class Op(ABC):
         """
         return (self,)
 
+    def narrowed(self) -> Op | None:
+        """The op that gives a result of this type from operands in half precision.
+
+        None where that saves nothing, or the result would lose more than its operands.
+        """
+        return None
+
     @property
     def block_letters(self) -> tuple[str, ...]:
         """The letters along which the op computes in fixed blocks, the root of the tree first."""
@@ -193,9 +208,11 @@ class Op(ABC):
 
     @property
     def shown(self) -> dict[str, Any]:
-        """The attributes without those that are empty, which is their default."""
-        empty = {f.name for f in dataclasses.fields(self) if f.default == ()}  # type: ignore[arg-type]
-        return {k: v for k, v in self.attributes.items() if v != () or k not in empty}
+        """The attributes without those that are empty, or None, by default."""
+        fields = dataclasses.fields(self)  # type: ignore[arg-type]
+        empty = {f.name: f.default for f in fields if f.default in ((), None)}
+        every = self.attributes.items()
+        return {k: v for k, v in every if k not in empty or v != empty[k]}
 
 
 _OPS: dict[str, type[Op]] = {}

@@ -180,7 +180,8 @@ class Mesh:
 
     def link(self, axes: Iterable[str]) -> Link:
         """The slowest link of these axes over space."""
-        known = {a.link for a in self.space if a.name in axes}
+        names = {*axes}
+        known = {a.link for a in self.space if a.name in names}
         return max(known, key=LINKS.index, default=LINKS[0])
 
     def shares(self, axes: Iterable[str]) -> dict[Link, float]:

@@ -33,6 +33,9 @@ class DType:
         """The NumPy dtype (bf16 through ml_dtypes)."""
         return _numpy_dtype(self.name)
 
+    def __hash__(self) -> int:
+        return hash(self.name)  # which a string keeps: every key with a type asks for it
+
     def __str__(self) -> str:
         return self.name
 
@@ -195,16 +198,6 @@ class TensorType:
         )
         text = f"{self.dtype}[{dims}]"
         return f"{text} {self.placement}" if self.placement.states else text
-
-
-def in_units(count: int) -> str:
-    """A number of bytes in readable form: `4.0 TiB`."""
-    size, unit = float(min(count, 2**100)), "bytes"
-    for larger in ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB"):
-        if size < 1024:
-            break
-        size, unit = size / 1024, larger
-    return f"{count} bytes" if unit == "bytes" else f"{size:,.1f} {unit}"
 
 
 def parse_types(text: str) -> tuple[TensorType, ...]:

@@ -13,6 +13,7 @@ from graphc.lowering.kernel.lowered import Home, Host, Turn
 from graphc.lowering.nodes.nodes import LoopNode, Version
 from graphc.lowering.nodes.values import Facts, ValueTable
 from graphc.lowering.program.program import Buffer, Kernel, Program
+from graphc.lowering.target import LoweringTarget
 
 
 @dataclass
@@ -43,6 +44,7 @@ class Draft:
     """A program whose parts are regions and instructions of the host.
 
     parts:            as `Program.parts`
+    target:           what the kernels are made for
     shared_variables: buffers of variables that the devices of one process have once
     shared:           buffers that must be in memory after the region that writes them
     checks:           the kernels whose indices native code checks, as `Check.number` counts them
@@ -52,6 +54,7 @@ class Draft:
     facts: Facts
     values: ValueTable
     parts: list[list[Item]]
+    target: LoweringTarget
     shared_variables: frozenset[int] = frozenset()
     shared: set[int] = field(default_factory=set)
     checks: list[Kernel] = field(default_factory=list)

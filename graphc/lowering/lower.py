@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from graphc.lowering import target as targets
 from graphc.lowering.draft import Draft
 from graphc.lowering.fusion.checks_first import checks_first
 from graphc.lowering.fusion.stages import fuse, kernels
@@ -16,6 +17,7 @@ from graphc.lowering.kernel.lowered import Lowered
 from graphc.lowering.memory.pointers import placed
 from graphc.lowering.nodes.regions import to_nodes
 from graphc.lowering.program.program import Program
+from graphc.lowering.target import LoweringTarget
 from graphc.lowering.tiling.tiled_kernels import tile
 
 STAGES = {  # in their order; `graphc show --after` prints what each leaves
@@ -30,7 +32,7 @@ STAGES = {  # in their order; `graphc show --after` prints what each leaves
 
 def lower(
     program: Program, shared_variables: frozenset[str] | None = None, apart: bool = False,
-    here: int | None = None,
+    here: int | None = None, target: LoweringTarget | None = None,
 ) -> Lowered:  # fmt: skip
     """The native form of a program.
 
@@ -38,16 +40,18 @@ def lower(
     None of devices that do not
     apart: whether each buffer has memory of its own, but for what other devices reach
     here: how many devices a process has, ranks in a row; None: all of the mesh
+    target: what the kernels are made for; None: a CPU
     """
-    *_, (_, draft) = stages(program, shared_variables, here)
+    *_, (_, draft) = stages(program, shared_variables, here, target)
     return placed(draft, apart)
 
 
 def stages(
-    program: Program, shared_variables: frozenset[str] | None = None, here: int | None = None
-) -> Iterator[tuple[str, Draft]]:
+    program: Program, shared_variables: frozenset[str] | None = None, here: int | None = None,
+    target: LoweringTarget | None = None,
+) -> Iterator[tuple[str, Draft]]:  # fmt: skip
     """The draft after each stage but the last; each changes it in place."""
-    draft = to_nodes(program, shared_variables, here)
+    draft = to_nodes(program, shared_variables, here, target or targets.CPU)
     yield "nodes", draft
     fuse(draft)
     yield "fuse", draft

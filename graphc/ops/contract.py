@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from graphc.ir.op import Op, register, require
-from graphc.ir.types import TensorType
+from graphc.ir.types import F32, DType, TensorType
 from graphc.ops.blocks import at, blocks_of, dense, padded, tree_sum
 
 if TYPE_CHECKING:
@@ -21,11 +22,13 @@ class Einsum(Op):
     """`y = einsum(spec, a, b)`: `bk,kn->bn` is the matrix product
 
     Every letter of an operand occurs in the other operand or in the result, once each. blocks gives
-    letters along which the product is computed in blocks of that length.
+    letters along which the product is computed in blocks of that length. dtype=f32 of operands in
+    half precision: the sums, which are made in f32, are not rounded to the operands' dtype.
     """
 
     spec: str
     blocks: tuple[tuple[str, int], ...] = ()
+    dtype: DType | None = None
     linear = ((0,), (1,))
     regroups = True
 
@@ -44,7 +47,10 @@ class Einsum(Op):
             text = f"shapes {a.shape} and {b.shape} do not match: {other} against {n}"
             help = f"'{x}' in '{self.spec}' stands for one length"
             require(n == other, text, help=help)
-        return TensorType(tuple(sizes[x] for x in out), a.dtype)
+        wide = self.dtype in (None, a.dtype) or (a.dtype.bytes == 2 and self.dtype == F32)
+        text = f"einsum: operands of {a.dtype} can't give {self.dtype}"
+        require(wide, text, code="G0202", help="those of f16 and bf16 may give f32")
+        return TensorType(tuple(sizes[x] for x in out), self.dtype or a.dtype)
 
     def dims(self, *types: TensorType) -> str:
         left, right, out = (" ".join(part) or "." for part in parse_spec(self.spec))
@@ -52,13 +58,21 @@ class Einsum(Op):
 
     def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         left, right, out = parse_spec(self.spec)
+        if g.type.dtype != xs[0].type.dtype:  # the gradients have the operands' dtype
+            g = f.cast(g, dtype=xs[0].type.dtype)
         return (
             f.add(Einsum(f"{out},{right}->{left}"), (g, xs[1])),
             f.add(Einsum(f"{left},{out}->{right}"), (xs[0], g)),
         )
 
     def in_blocks(self, blocks: Mapping[str, int]) -> tuple[Op, ...]:
-        return (Einsum(self.spec, tuple(blocks.items())),)
+        return (replace(self, blocks=tuple(blocks.items())),)
+
+    def narrowed(self) -> Op | None:
+        _, inner, rows, cols = grouped_letters(self.spec)
+        # Without one of these, each entry of an operand is used once: reading it takes the time.
+        worth = self.dtype is None and inner and rows and cols
+        return replace(self, dtype=F32) if worth else None
 
     @property
     def block_letters(self) -> tuple[str, ...]:
@@ -66,8 +80,8 @@ class Einsum(Op):
 
     def run(self, *xs: Array) -> Array:
         if self.blocks:
-            return contract_blocks(self.spec, dict(self.blocks), xs[0], xs[1])
-        return contract(self.spec, xs[0], xs[1])
+            return contract_blocks(self.spec, dict(self.blocks), xs[0], xs[1], self.dtype)
+        return contract(self.spec, xs[0], xs[1], self.dtype)
 
     @classmethod
     def samples(cls) -> Sequence[tuple[Op, str]]:
@@ -110,38 +124,45 @@ def letter_sizes(spec: str, a: Sequence[int], b: Sequence[int]) -> dict[str, int
     return dict(zip(left + right, (*a, *b), strict=True))
 
 
-def contract(spec: str, a: Array, b: Array, out: Array | None = None) -> Array:
-    """Contract by one (batched) matrix product; half precision is summed in f32."""
+def contract(
+    spec: str, a: Array, b: Array, dtype: DType | None = None, out: Array | None = None
+) -> Array:
+    """Contract by one (batched) matrix product; half precision is summed in f32.
+
+    dtype: that of the result; None: that of the operands
+    """
     left, right, result = parse_spec(spec)
     batch, inner, rows, cols = grouped_letters(spec)
-    dtype = a.dtype
-    if dtype.itemsize == 2:  # half precision: products and sums in f32, rounded once
+    made = a.dtype if dtype is None else dtype.numpy
+    if a.dtype.itemsize == 2:  # half precision: products and sums in f32, rounded once
         a, b = a.astype(np.float32), b.astype(np.float32)
     sizes = letter_sizes(spec, a.shape, b.shape)
     x = _grouped(a, left, sizes, (batch, rows, inner))
     y = _grouped(b, right, sizes, (batch, inner, cols))
     order = batch + rows + cols
-    if out is not None and order == list(result) and dtype == a.dtype and out.flags.c_contiguous:
+    if out is not None and order == list(result) and made == a.dtype and out.flags.c_contiguous:
         shape = (*_sizes(batch, sizes), _n(rows, sizes), _n(cols, sizes))
         np.matmul(x, y, out=out.reshape(shape))
         return out
     z = np.matmul(x, y).reshape(_sizes(order, sizes))
     z = z.transpose([order.index(c) for c in result])
     if out is None:
-        out = np.empty(z.shape, dtype)
+        out = np.empty(z.shape, made)
     np.copyto(out, z, casting="unsafe")
     return out
 
 
 def contract_blocks(
-    spec: str, blocks: Mapping[str, int], a: Array, b: Array, out: Array | None = None
+    spec: str, blocks: Mapping[str, int], a: Array, b: Array, dtype: DType | None = None
 ) -> Array:
-    """Contract block by block; the product of a block is rounded to the operands' dtype."""
+    """Contract block by block; the product of a block is rounded to the result's dtype.
+
+    dtype: that of the result; None: that of the operands
+    """
     left, right, result = parse_spec(spec)
     batch, *_ = grouped_letters(spec)
     lengths = letter_sizes(spec, a.shape, b.shape)
-    if out is None:
-        out = np.empty(_sizes(result, lengths), a.dtype)
+    out = np.empty(_sizes(result, lengths), a.dtype if dtype is None else dtype.numpy)
     a, b = padded(a, left, blocks), padded(b, right, blocks)
     # Entries of the batch are products of their own: they need no blocks.
     kept = [x for x in blocks if x in result and x not in batch]
@@ -149,21 +170,21 @@ def contract_blocks(
     for here in blocks_of(kept, lengths, blocks):
         target = at(out, result, here)
         parts = (
-            _block_product(spec, at(a, left, here | there), at(b, right, here | there))
+            _block_product(spec, at(a, left, here | there), at(b, right, here | there), dtype)
             for there in blocks_of(summed, lengths, blocks)
         )
         np.copyto(target, tree_sum(parts)[tuple(map(slice, target.shape))])
     return out
 
 
-def _block_product(spec: str, a: Array, b: Array) -> Array:
+def _block_product(spec: str, a: Array, b: Array, dtype: DType | None) -> Array:
     """`contract` on operands with a fixed layout, so that BLAS sees only shapes and values."""
     left, right, _ = parse_spec(spec)
     batch, inner, rows, cols = grouped_letters(spec)
     x, y = [*batch, *rows, *inner], [*batch, *inner, *cols]
     a = dense(a.transpose([left.index(c) for c in x]))
     b = dense(b.transpose([right.index(c) for c in y]))
-    return contract(f"{''.join(x)},{''.join(y)}->{parse_spec(spec)[2]}", a, b)
+    return contract(f"{''.join(x)},{''.join(y)}->{parse_spec(spec)[2]}", a, b, dtype)
 
 
 def _sizes(names: Sequence[str], sizes: dict[str, int]) -> tuple[int, ...]:

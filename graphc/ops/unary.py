@@ -233,24 +233,29 @@ class StopGradient(Elementwise):
         return xs[0].copy()
 
 
-@register
-class Gradient(Elementwise):
-    """`y = x`, the complete gradient of the variable `of`: a strategy may place this node"""
+class _Complete(Elementwise):
+    """x itself, where a gradient is complete."""
 
-    of: str
     same_entries = True
     kinds = "f"
     linear = ((0,),)
     view = True
     alias = True
     completes = True
-    not_differentiable = "it is the end of a gradient"
 
     def layout(self, x: MemoryLayout) -> MemoryLayout | None:
         return x
 
     def run(self, *xs: Array) -> Array:
         return xs[0].copy()
+
+
+@register
+class Gradient(_Complete):
+    """`y = x`, the complete gradient of the variable `of`: a strategy may place this node"""
+
+    of: str
+    not_differentiable = "it is the end of a gradient"
 
     @classmethod
     def samples(cls) -> Sequence[tuple[Op, str]]:
@@ -258,27 +263,27 @@ class Gradient(Elementwise):
 
 
 @register
-class GradientRows(Elementwise):
+class GradientRows(_Complete):
     """`y = x`, the complete rows of the gradient of the variable `of`: equal indices are joined"""
 
     of: str
-    same_entries = True
-    kinds = "f"
-    linear = ((0,),)
-    view = True
-    alias = True
-    completes = True
     not_differentiable = "it is the end of a gradient"
-
-    def layout(self, x: MemoryLayout) -> MemoryLayout | None:
-        return x
-
-    def run(self, *xs: Array) -> Array:
-        return xs[0].copy()
 
     @classmethod
     def samples(cls) -> Sequence[tuple[Op, str]]:
         return [(cls("w"), "f32[3,2,4]"), (cls("w"), "f32[0,2,2]")]
+
+
+@register
+class GradientScale(_Complete):
+    """`y = x`, the factor of a step's gradients: who computed them says what it was"""
+
+    internal = True
+    not_differentiable = "it belongs to complete gradients"
+
+    @classmethod
+    def samples(cls) -> Sequence[tuple[Op, str]]:
+        return [(cls(), "f32[]")]
 
 
 @register

@@ -27,6 +27,7 @@ class Windows(Op):
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
     dilations: tuple[int, ...]
+    same_entries = True
     linear = ((0,),)
 
     def infer(self, *types: TensorType) -> TensorType:

@@ -48,13 +48,13 @@ class Cse(Pass):
         # repr tells 0.0 from -0.0 and keeps NaN equal to itself; == does neither.
         texts = {id(op): repr(op) for op in {id(n.op): n.op for n in graph}.values()}
         for node in map(work.moved, graph):
-            key = (texts[id(node.op)], node.operands, node.type)
-            if node.op.per_use:
+            first = node.name
+            if not node.op.per_use:
+                first = seen.setdefault((texts[id(node.op)], node.operands, node.type), first)
+            if first == node.name:
                 work.put(node)
-            elif key in seen:
-                work.stand_in(node.name, seen[key])
             else:
-                seen[key] = work.put(node)
+                work.stand_in(node.name, first)
         return work.finish()
 
 

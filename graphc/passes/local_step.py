@@ -71,9 +71,11 @@ class _LocalStepBuilder:
 
     def _copied(self, node: Node) -> Value:
         operands = [self.to[x] for x in node.operands]
-        if any(x.name in self.inside for x in operands):
+        if not self.evaluate or any(x.name in self.inside for x in operands):
             operands = [self.own(x) if _has_batch(x) else x for x in operands]
         copy = self._add(node, operands)
+        if _numbers_batch(node) and not self.evaluate:
+            return self._own_numbers(copy)
         if any(x.name in self.inside for x in operands):
             self.inside.add(copy.name)
         return copy
@@ -93,6 +95,14 @@ class _LocalStepBuilder:
             return read
         own = self.own(read)
         return self.met(own) if self.evaluate else own
+
+    def _own_numbers(self, x: Value) -> Value:
+        """The numbers of one device's examples, from 0 as if there were no others."""
+        own = self.own(x)
+        first = self.f.min(own)
+        numbers = own - first
+        self.inside |= {first.name, numbers.name}
+        return numbers
 
     def _own_count(self, node: Node) -> Value:
         """The number of examples of one device, at least 1, instead of that of all devices."""
@@ -147,11 +157,21 @@ class _LocalStepBuilder:
         below = x.node.op.denominator
         if below is not None and x.node.operands[below] in self.inside:
             over, under = (Value(self.f, x.node.operands[i]) for i in (1 - below, below))
-            under = self.counts.get(under.name, under)
-            return self.total(self.own(over)) / self.total(under)
+            return self.total(self.own(over)) / self.total(self._unguarded(under))
         if x.dtype.kind == "b":
             return self.f.ne(self.total(self.f.cast(x, dtype=I32)), 0)
         return self.total(x) if self._sums_batch(x.node) else self.met(x)
+
+    def _unguarded(self, x: Value) -> Value:
+        """A number of entries, of which a replica without examples has none, not those of one."""
+        if x.name in self.counts:
+            return self.counts[x.name]
+        operands = [Value(self.f, name) for name in x.node.operands]
+        for i, counted in enumerate(operands):
+            if (i,) in x.node.op.linear and (raw := self._unguarded(counted)) is not counted:
+                operands[i] = raw
+                return self.f.add(x.node.op, operands)
+        return x
 
     def _sums_batch(self, node: Node) -> bool:
         """Whether a value is a sum over examples."""
@@ -170,6 +190,12 @@ class _LocalStepBuilder:
 
 def _has_batch(x: Value) -> bool:
     return bool(x.type.extents)
+
+
+def _numbers_batch(node: Node) -> bool:
+    """Whether a node without operands is the position along a dim of run-time length."""
+    dims = node.op.positioned_dims or ()
+    return not node.operands and any(node.tensor.extent(d) for d in dims)
 
 
 def _check_copies(graph: Graph, layout: MeshLayout) -> None:

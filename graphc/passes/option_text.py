@@ -10,6 +10,7 @@ import re
 from typing import Any, TypeAlias
 
 from graphc.ir.orders import Order, Orders, parse_order, parse_orders
+from graphc.ir.types import DType, dtype_named
 from graphc.strategies import Strategy, parse_strategy
 from graphc.support.errors import GraphcError
 
@@ -27,11 +28,13 @@ def option_text(value: Any) -> str:
 
 
 def option_value(text: str, kind: Any) -> Any:
-    """The value of an option of a type, from its text. Raises G0990, G0308, G01xx, G04xx."""
+    """The value of an option of a type, from its text. Raises G0990, G0201, G0308, G01xx, G04xx."""
     if kind is bool:
         return text.lower() in ("1", "true", "yes")
     if kind is int:
         return _integer(text)
+    if kind is DType:
+        return dtype_named(text.strip())
     if kind is Strategy:
         return parse_strategy(text)
     if kind == Axes:

@@ -23,7 +23,7 @@ from graphc.lowering.program.instructions import Start
 from graphc.ops.collective import Conversion
 from graphc.plan.plan import SYNC, WORKER, Plan
 from graphc.support.errors import GraphcError, did_you_mean
-from graphc.support.sizes import size_of
+from graphc.support.units import size_of
 
 ANY = "any"
 _BUDGET = re.compile(r"\s*(\w+)\s*(?:(>=|>)\s*(.*?)\s*)?")

@@ -361,10 +361,9 @@ class Trainer:
         Under the same one, the result is bit-identical to that of an uninterrupted run. Raises
         G0509 if the file is damaged or is not a training, and G0510, naming all of them, if its
         variables are not those of this step. Warns (G0527-G0530) if results should be
-        bit-identical, but other kernels or another grid computed the steps so far, or the seed
-        differs.
+        bit-identical, but other kernels or another grid made the steps so far, or the seed differs.
         """
-        self.take_up(read(path), path)
+        self.take_up(read(path, self.processes), path)
 
     def take_up(self, saved: Saved, path: str | Path) -> None:
         """Resume a training that was read from a file; see `resume`."""
@@ -381,13 +380,15 @@ class Trainer:
         self.kernel_history = gone_on(before, now)
         self.resumed = saved.run
 
-    def start_from(self, path: str | Path, names: Mapping[str, str] | None = None) -> None:
+    def start_from(
+        self, path: str | Path, names: Mapping[str, str] | None = None, rounded: bool = False
+    ) -> None:
         """Start from those params and states of a file that this step has: see `read_weights`.
 
-        The position of the training in the file is ignored. Warns (G0531) of variables that are not
-        in the file or have another type. Raises G0509, and G0510 if none matches.
-        """
-        self.load(fitting(path, self.plan, names))
+        The training's position in it is ignored. Warns (G0531) of variables that it lacks or has
+        with another shape, and says (G0546) which get another dtype. Raises G0509; G0510 if none
+        matches, or if values would be rounded without `rounded`."""
+        self.load(fitting(path, self.plan, names, rounded))
 
     @property
     def _mesh(self) -> Mesh | None:

@@ -15,6 +15,7 @@ from graphc.strategies.kinds import (
     Mirrored,
     MultiWorkerMirrored,
     ParameterServer,
+    Precision,
     Reproducible,
     TensorSplit,
     Zero,
@@ -34,6 +35,7 @@ from graphc.strategies.strategy import (
     Wish,
     layout_of,
     named_parts,
+    on_one_device,
 )
 from graphc.strategies.text import make_strategy, parse_strategy, strategy_of
 
@@ -55,6 +57,7 @@ __all__ = [
     "OneDevice",
     "ParameterServer",
     "Periodic",
+    "Precision",
     "Product",
     "Reproducible",
     "Rule",
@@ -65,6 +68,7 @@ __all__ = [
     "layout_of",
     "make_strategy",
     "named_parts",
+    "on_one_device",
     "parse_strategy",
     "strategy_of",
 ]

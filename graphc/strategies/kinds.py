@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from graphc.ir.orders import Order
 from graphc.ir.placement import Axis, Home, Link, Mesh, Split, Varying
+from graphc.ir.types import BF16, DTYPES, F16, DType
 from graphc.strategies.strategy import (
     NO_CUT,
     Asynchronous,
@@ -299,6 +300,26 @@ class Reproducible(Strategy):
         return MeshLayout(grid=Grid(self.slots, self.tiles, self.cut))
 
 
+@dataclass(frozen=True)
+class Precision(Strategy):
+    """A factor that makes products read half precision: bf16, or f16 with dynamic loss scaling.
+
+    Products, convolutions and attention read their operands in `dtype`, and add up in f32.
+    Variables, gradients, their sums, losses and updates stay in f32 (Micikevicius et al., Mixed
+    precision training, 2018). It is used alone, or in a product: mirrored(4) * precision(bf16).
+    """
+
+    dtype: DType = BF16
+
+    def __post_init__(self) -> None:
+        dtype = DTYPES.get(str(self.dtype))  # in Python, its name will do
+        check(dtype in (BF16, F16), f"precision({self.dtype}): it is bf16 or f16")
+        object.__setattr__(self, "dtype", dtype)
+
+    def layout(self, name: str) -> MeshLayout:
+        return MeshLayout(precision=self.dtype)
+
+
 STRATEGIES: dict[str, type[Strategy]] = {
     "one_device": OneDevice,
     "mirrored": Mirrored,
@@ -311,6 +332,7 @@ STRATEGIES: dict[str, type[Strategy]] = {
     "local_sgd": LocalSgd,
     "diloco": Diloco,
     "reproducible": Reproducible,
+    "precision": Precision,
 }
 
 # Names in TensorFlow and elsewhere, and the strategies that correspond to them.
@@ -328,4 +350,13 @@ ELSEWHERE: Mapping[str, str] = {
     "data_parallel": "mirrored(n)",
     "ddp": "mirrored(n)",
     "fsdp": "zero(n, stage=3)",
+    "amp": "precision(bf16)",
+    "autocast": "precision(bf16)",
+    "bf16": "precision(bf16)",
+    "bfloat16": "precision(bf16)",
+    "f16": "precision(f16)",
+    "float16": "precision(f16)",
+    "mixed_bfloat16": "precision(bf16)",
+    "mixed_float16": "precision(f16)",
+    "mixed_precision": "precision(bf16)",
 }

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 from graphc.ir.op import snake
 from graphc.ir.orders import Order
 from graphc.ir.placement import LINKS, Axis, Leaves, Link, Mesh, State, Tiles
+from graphc.ir.types import DType
 from graphc.support.errors import GraphcError
 
 NO_MESH = Mesh()
@@ -123,6 +124,7 @@ class MeshLayout:
     synchrony: how replicas synchronize, if not at every step
     scatter_per_microbatch:     axes along which gradients are scattered in every microbatch, before
                they are accumulated; otherwise they are scattered once, afterwards
+    precision: the dtype that products read; what they compute stays in f32
     stored:    axes along which variables are sharded only for storage: for each use they are
                gathered, and freed afterwards
     """
@@ -138,6 +140,7 @@ class MeshLayout:
     synchrony: Periodic | Asynchronous | None = None
     scatter_per_microbatch: tuple[str, ...] = ()
     stored: tuple[str, ...] = ()
+    precision: DType | None = None
 
     @property
     def model_axes(self) -> tuple[str, ...]:
@@ -211,7 +214,10 @@ class OneDevice(Strategy):
 
 @dataclass(frozen=True)
 class Product(Strategy):
-    """Several strategies at once, each on its own mesh axis; the first axis is the major one."""
+    """Several strategies at once, each on its own mesh axis; the first axis is the major one.
+
+    Replicas that step independently come first, wherever they stand (see `_in_order`).
+    """
 
     factors: tuple[Strategy, ...] = ()
 
@@ -252,6 +258,14 @@ def layout_of(strategy: Strategy) -> MeshLayout:
     return strategy._joined
 
 
+def on_one_device(strategy: Strategy) -> Strategy:
+    """The strategy without what distributes the step: its precision is left."""
+    result: Strategy = OneDevice()
+    for part in named_parts(strategy):
+        result = result * part.strategy if part.layout.precision is not None else result
+    return result
+
+
 def _axis_names(strategy: Strategy) -> list[tuple[str, Strategy]]:
     """The name of the axis of each factor (of two axes, `a+b`), and the factor."""
     given = [name for part in strategy.parts if part.axis for name in part.axis.split("+")]
@@ -279,8 +293,9 @@ def _free_name(base: str, taken: Container[str]) -> str:
 
 def _join(strategy: Strategy, parts: Sequence[NamedPart]) -> MeshLayout:
     layouts = [part.layout for part in parts]
+    local = {a for x in layouts for a in x.local}
     joined = MeshLayout(
-        Mesh(_side_by_side(a for x in layouts for a in x.mesh.axes)),
+        Mesh(_in_order((a for x in layouts for a in x.mesh.axes), local)),
         tuple(a for x in layouts for a in x.batch),
         tuple(r for x in layouts for r in x.variables),
         tuple(r for x in layouts for r in x.gradients),
@@ -291,6 +306,7 @@ def _join(strategy: Strategy, parts: Sequence[NamedPart]) -> MeshLayout:
         _only(strategy, (x.synchrony for x in layouts)),
         scatter_per_microbatch=tuple(a for x in layouts for a in x.scatter_per_microbatch),
         stored=tuple(a for x in layouts for a in x.stored),
+        precision=_only(strategy, (x.precision for x in layouts)),
     )
     if joined.grid is None:
         return joined
@@ -300,18 +316,20 @@ def _join(strategy: Strategy, parts: Sequence[NamedPart]) -> MeshLayout:
     return _on_grid(strategy, replace(joined, orders=chosen), joined.grid, leaf)
 
 
-def _side_by_side(axes: Iterable[Axis]) -> tuple[Axis, ...]:
-    """The axes in order, with all axes over time moved behind the first of them.
+def _in_order(axes: Iterable[Axis], local: Container[str]) -> tuple[Axis, ...]:
+    """The axes, major first: local ones before all others, those over time next to each other.
 
-    One loop runs over all of them together. A batch that is split by time, space and time again
-    could not be joined: the last axis would have to be joined before the first one is complete.
-    The result does not depend on which examples a device has.
+    A replica that steps alone has its part of the batch whatever the other factors are, and these
+    cut that part. If one of them cut the batch first, a value that all replicas share (numbers of
+    the examples, made before the loop over microbatches) would be cut across the replicas' parts.
+    One loop runs over all axes over time together, from the first of them on. A batch that is split
+    by time, space and time again could not be joined: the last axis would have to be joined before
+    the first one is complete. Otherwise the order is that of the factors.
     """
-    given = tuple(axes)
-    first = next((i for i, a in enumerate(given) if a.over == "time"), 0)
+    given = sorted(axes, key=lambda a: a.name not in local)
+    first = next((i for i, a in enumerate(given) if a.over == "time"), len(given))
     before, after = given[:first], given[first:]
-    time = tuple(a for a in after if a.over == "time")
-    return (*before, *time, *(a for a in after if a.over != "time"))
+    return (*before, *sorted(after, key=lambda a: a.over != "time"))
 
 
 def _on_grid(strategy: Strategy, layout: MeshLayout, grid: Grid, leaf: str) -> MeshLayout:

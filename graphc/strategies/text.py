@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphc.ir.op import snake
 from graphc.ir.orders import Order
+from graphc.ir.types import DTYPES, DType
 from graphc.strategies.kinds import ELSEWHERE, STRATEGIES
 from graphc.strategies.strategy import OneDevice, Strategy
 from graphc.support.caller import user_span
@@ -52,9 +53,14 @@ def _coerce(cls: type[Strategy], name: str, value: Any) -> Any:
         value = _count(cls, value)
     if isinstance(default, Order) and isinstance(value, str):
         value = _order(name, value)
+    if isinstance(default, DType) and isinstance(value, str):
+        value = DTYPES.get(value, value)
     may_be_none = "None" in str(field.type)
     if type(value) is not type(default) and not (may_be_none and value is None):
-        raise GraphcError("G0402", f"{snake(cls.__name__)}: {name} can't be {value!r}")
+        shown = str(value) if isinstance(value, DType) else repr(value)
+        help = "write bf16 or f16" if isinstance(default, DType) else None
+        message = f"{snake(cls.__name__)}: {name} can't be {shown}"
+        raise GraphcError("G0402", message, help=help)
     if name == "cut" and not all(isinstance(d, int) for _, d in value):
         text = f'{snake(cls.__name__)}: cut maps name globs to dims, {{"w*": 1}}'
         raise GraphcError("G0402", text)
@@ -159,6 +165,8 @@ def _plain(tree: Any) -> Any:
     from graphc.syntax import tree as s
 
     match tree:
+        case s.Name(id=v) if v in DTYPES:
+            return DTYPES[v]
         case s.Int(value=v) | s.Float(value=v) | s.Str(value=v) | s.Bool(value=v):
             return v
         case s.Null():
@@ -167,10 +175,14 @@ def _plain(tree: Any) -> Any:
             return [_plain(x) for x in items]
         case s.Map(entries=entries):
             return {_plain(e.key): _plain(e.value) for e in entries}
+        case s.Name(id=v):
+            message = f"'{v}' is no number, string, dtype, list or map"
+            help = f"dtypes: {' '.join(DTYPES)}; names of params stand in quotes"
+            raise GraphcError("G0402", message, span=tree.span, help=help)
         case s.Unary(op="-", operand=s.Int(value=v) | s.Float(value=v)):
             return -v
         case _:
-            message = "an argument of a strategy is a number, a string, a list or a map"
+            message = "an argument of a strategy is a number, a string, a dtype, a list or a map"
             raise GraphcError("G0402", message, span=tree.span)
 
 

@@ -28,6 +28,18 @@ OTHER_FILES: Final = {
     ),
     ".ipynb": ("is a notebook", "open it in Jupyter; a trainer shows itself: trainer.page()"),
     ".plan": ("is a plan, which has no source", "give the .gc file that it was compiled from"),
+    ".gir": ("is a graph in text form", "graphc show and graphc opt take it"),
+    ".safetensors": (
+        "is a file of weights",
+        "give the .gc file, and this one as --load or --resume",
+    ),
+    **dict.fromkeys(
+        (".npz", ".npy", ".csv", ".parquet"),
+        (
+            "is a file of data",
+            'give the .gc file that names it: data train = npz("FILE", batch=256)',
+        ),
+    ),
 }  # what people give to commands that take .gc files
 
 

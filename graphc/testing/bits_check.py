@@ -1,7 +1,8 @@
 """Checks that a program gives the same bits under every strategy, on any number of devices.
 
 Every strategy gets the same grid (`reproducible`), and every run starts from the same variables and
-sees the same batches. The single device runs first; all other runs must end with its bits.
+sees the same batches. The single device runs first, in each precision that the strategies have; all
+other runs must end with its bits.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from graphc.compiler.driver import compile_module
 from graphc.frontend.module import Module
 from graphc.plan.plan import Plan
 from graphc.runtime.checkpoints.fingerprint import values_sha256
-from graphc.runtime.checkpoints.saving import first_values
+from graphc.runtime.checkpoints.saving import first_values, values_for
 from graphc.runtime.results import loss_of
 from graphc.runtime.trainer import Trainer
 from graphc.runtime.transports.local import TRANSPORT as LOCAL
 from graphc.runtime.transports.transport import Transport
-from graphc.strategies import OneDevice, Reproducible, Strategy, layout_of
+from graphc.strategies import OneDevice, Reproducible, Strategy, layout_of, on_one_device
 from graphc.support.errors import GraphcError
 from graphc.testing.dealt import Dealt
 from graphc.testing.equivalence import evaluations, spoiled
@@ -92,18 +93,22 @@ class BitsCheck:
     def rows(
         self, strategies: Sequence[Strategy], backend: str, switch: bool = False
     ) -> Iterator[BitsRow]:
-        """One row per strategy, the single device first.
+        """One row per strategy, and that of the single device before the first of its precision.
 
-        switch: add a run that changes from one strategy to the next while it trains
+        switch: add a run that changes from one strategy to the next while it trains, in one
+                precision
 
         Raises G0441 or G0451 if no strategy fits the grid.
         """
-        one = self.plan(OneDevice())
-        want = self.run([one], backend)
-        yield _row(one.strategy, one, backend, want)
-        fitting: list[Plan] = []
+        singles: dict[Strategy, tuple[Plan, Result, list[Plan]]] = {}
         misfit: GraphcError | None = None
-        for strategy in strategies:
+        for strategy in strategies or [OneDevice()]:
+            alone = on_one_device(strategy)
+            if alone not in singles:
+                one = self.plan(alone)
+                singles[alone] = one, self.run([one], backend), []
+                yield _row(one.strategy, one, backend, singles[alone][1])
+            one, want, fitting = singles[alone]
             try:
                 plan = self.plan(strategy)
             except GraphcError as error:
@@ -115,10 +120,12 @@ class BitsCheck:
             fitting.append(plan)
             if plan.strategy != one.strategy:
                 yield self._compared(plan.strategy, [plan], want, one, backend)
-        if misfit is not None and not fitting:
+        if misfit is not None and not any(fitting for _, _, fitting in singles.values()):
             raise misfit
-        if switch and len(fitting) > 1:
-            yield self._compared(f"{len(fitting)} strategies in turn", fitting, want, one, backend)
+        for one, want, fitting in singles.values():
+            if switch and len(fitting) > 1:
+                name = f"{len(fitting)} strategies in turn"
+                yield self._compared(name, fitting, want, one, backend)
 
     def plan(self, strategy: Strategy) -> Plan:
         """The plan of a strategy on the common grid, or on its own grid if it has one."""
@@ -138,7 +145,8 @@ class BitsCheck:
 
         steps: stop after this many
         """
-        result = Result(dict(self.values) if plans[0].learns else {}, (), "")
+        first = values_for(plans[0], self.values) if plans[0].learns else {}
+        result = Result(first, (), "")
         share = -(-len(self.batches) // len(plans))
         for i, plan in enumerate(plans):
             batches = self.batches[:steps][i * share : (i + 1) * share]

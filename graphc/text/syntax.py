@@ -37,7 +37,12 @@ def _check_header(text: str) -> None:
     assert match, "the pattern matches the empty string"
     if match[1] is None:
         here = span_at(text, match.end())
-        raise GraphcError("G0902", f"the text must begin with 'graphc-ir {VERSION}'", span=here)
+        raise GraphcError(
+            "G0902",
+            f"the text must begin with 'graphc-ir {VERSION}'",
+            span=here,
+            help="graphc show FILE.gc -o FILE.gir writes the graph of a program",
+        )
     if match[1] != str(VERSION):
         here = span_at(text, match.start(1), len(match[1]))
         raise GraphcError("G0902", f"this graphc reads version {VERSION} of the text", span=here)

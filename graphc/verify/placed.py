@@ -204,13 +204,18 @@ def _without(placement: Placement, axes: Sequence[str]) -> tuple[tuple[str, Stat
 
 
 def minor_axes_first(s: Subject) -> Iterator[Complaint]:
-    """If several axes split one dim, the most minor one is joined first and split last."""
+    """If several axes cut one dim, the most minor one is joined first and cut last.
+
+    The batch of a varying value is cut, too: each replica has its own part.
+    """
     for node in s.graph:
         if isinstance(node.op, Conversion):
             (before,), after = s.lies(node)
             for state, placement in zip(node.op.states, (before, after), strict=True):
-                if isinstance(state, Split) and placement.splits(state.dim)[-1] != node.op.along:
-                    minor = placement.splits(state.dim)[-1]
+                if not isinstance(state, Split):
+                    continue
+                *_, minor = placement.cuts(state.dim, node.tensor.extent(state.dim) is not None)
+                if minor != node.op.along:
                     message = f"{shown(node.name)} = {node.op.name} along {node.op.along}, but "
                     message += f"dim {state.dim} is split along {minor} too, which is more minor"
                     help = f"join {minor} before this axis, or split it afterwards"

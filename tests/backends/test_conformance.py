@@ -12,9 +12,13 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 
 
-def conformance(backend: str, *folders: Path) -> subprocess.CompletedProcess[str]:
-    """Run the suite on a backend in a new process, with these folders to import from."""
+def conformance(backend: str, *folders: Path, plugin: str = "") -> subprocess.CompletedProcess[str]:
+    """Run the suite on a backend in a new process, with these folders to import from.
+
+    plugin: of pytest
+    """
     command = [sys.executable, "-m", "pytest", "--pyargs", "graphc.testing", "-q"]
+    command += ["-p", plugin] if plugin else []
     command += ["-p", "no:cacheprovider", "--backend", backend, "--rootdir", str(HERE)]
     paths = [*map(str, folders), str(ROOT), str(ROOT / "backends")]
     env = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
@@ -36,6 +40,13 @@ def installed(name: str, target: Path) -> Path:
 def test_the_numpy_backend_conforms() -> None:
     done = conformance("numpy")
     assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.slow
+def test_the_backend_of_gpus_conforms_on_what_stands_for_one() -> None:
+    plugin = "backends.cupy.stand_in_backend"
+    done = conformance("cupy", HERE.parent, plugin=plugin)
+    assert done.returncode == 0 and " skipped" not in done.stdout, done.stdout
 
 
 @pytest.mark.ci

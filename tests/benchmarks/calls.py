@@ -17,7 +17,7 @@ from itertools import cycle
 from typing import Any
 
 import numpy as np
-from graphc_numpy.native.llvm.vectors import INT64, POINTER, index
+from graphc_llvm.vectors import INT64, POINTER, index
 from graphc_numpy.native.step import call_table, regions
 from graphc_numpy.native.step.sharing import Shared
 from graphc_numpy.native.threads.barrier import word
@@ -73,7 +73,7 @@ class Log:
                     times = [self.clock(time.CLOCK_MONOTONIC)]
                     self.meet(self.read(at, call_table.MEET))
                     times += map(self.clock, (time.CLOCK_MONOTONIC, time.CLOCK_THREAD_CPUTIME_ID))
-                    begin, end = self.part(at)
+                    begin, end = self.part_here(at)
                     with b.if_then(b.icmp_signed("<", begin, end)):
                         self.point(at)
                         self.run(

@@ -4,6 +4,9 @@ Compiles and runs the first step of programs that grow: stacks of dense layers, 
 small nodes, a GPT of layers that are alike. Each size runs in a process of its own, without caches
 on disk. Printed are the CPU seconds of all and of each stage: of tracing, the passes over the graph,
 scheduling, lowering, printing kernels, LLVM, and the rest (memory, first values, the step itself).
+
+On a virtual machine, memory that no process has used yet may take seconds of CPU per GiB when it is
+first touched: run the largest size once before you compare.
 """
 
 from __future__ import annotations
@@ -136,7 +139,7 @@ class Clock:
 
 def watched() -> Clock:
     """A clock on every stage of graphc."""
-    from graphc_numpy.native.llvm import machine
+    from graphc_numpy.native import machine
     from graphc_numpy.native.step.regions import _ModuleWriter
 
     import graphc.api

@@ -30,7 +30,15 @@ class System:
 # -- graphc -----------------------------------------------------------------------------------------
 
 
-def graphc_step(w: Workload, threads: int, strategy: str = "one_device()") -> Step:
+def graphc_step(
+    w: Workload, threads: int, strategy: str = "one_device()", backend: str = "numpy"
+) -> Step:
+    made = compiled(w, f"{strategy} * precision({w.half})" if w.half else strategy, backend)
+    return lambda batch: float(made.step(batch)["loss"])
+
+
+def compiled(w: Workload, strategy: str, backend: str = "numpy") -> Any:
+    """The step of a workload, as `graphc.compile` gives it."""
     from graphc_peer import Operations as base
 
     import graphc
@@ -49,21 +57,26 @@ def graphc_step(w: Workload, threads: int, strategy: str = "one_device()") -> St
     )  # fmt: skip
     kind, rate, *rest = w.optimizer
     o = graphc.optim.adam(rate) if kind == "adam" else graphc.optim.sgd(rate, momentum=rest[0])
-    made = graphc.compile(
+    return graphc.compile(
         lambda p, b: w.loss(f, p, b), w.weights, w.batches[0], optimizer=o,
-        strategy=strategy, whole=("*",) if w.whole else (),
+        strategy=strategy, whole=("*",) if w.whole else (), backend=backend,
     )  # fmt: skip
-    return lambda batch: float(made.step(batch)["loss"])
 
 
 # -- JAX --------------------------------------------------------------------------------------------
 
 
-def jax_words() -> Any:
+def jax_words(half: str = "") -> Any:
+    """half: what products read and give, if that is not what is written."""
     import jax
     import jax.numpy as jnp
 
+    def linear(x: Any, w: Any, b: Any) -> Any:
+        x, w, b = (a.astype(half) for a in (x, w, b)) if half else (x, w, b)
+        return x @ w + b
+
     def log_of(z: Any, y: Any) -> Any:
+        z = z.astype(jnp.float32) if half else z
         return jnp.take_along_axis(jax.nn.log_softmax(z), y[:, None], axis=1)
 
     def norm(x: Any, g: Any, b: Any) -> Any:
@@ -106,7 +119,7 @@ def jax_words() -> Any:
 
     f = SimpleNamespace(
         key=None, dropout=dropout,
-        linear=lambda x, w, b: x @ w + b, relu=jax.nn.relu, gelu=jax.nn.gelu, mean=jnp.mean,
+        linear=linear, relu=jax.nn.relu, gelu=jax.nn.gelu, mean=jnp.mean,
         mean_square=lambda x: jnp.mean(x**2), cross_entropy=lambda z, y: -jnp.mean(log_of(z, y)),
         binary_cross_entropy=lambda z, y: jnp.mean(jax.nn.softplus(z) - z * y),
         bag=lambda t, i: jnp.mean(t[i], axis=1), rows=lambda t, i: t[i], image=lambda x: x,
@@ -150,7 +163,7 @@ def jax_update(w: Workload, p: Any, s: Any, g: Any) -> Any:
 def jax_step(w: Workload, threads: int) -> Step:
     import jax
 
-    f = jax_words()
+    f = jax_words({"bf16": "bfloat16", "f16": "float16"}.get(w.half, ""))
 
     @partial(jax.jit, donate_argnums=(0, 1, 2))
     def step(p: Any, s: Any, key: Any, batch: Any) -> Any:
@@ -165,7 +178,7 @@ def jax_step(w: Workload, threads: int) -> Step:
 
     def run(batch: Any) -> float:
         *state[:], loss = step(*state, batch)
-        return float(loss)
+        return float(jax.block_until_ready((loss, state))[0])
 
     return run
 
@@ -222,12 +235,12 @@ def torch_tensor(x: Any) -> Any:
     return torch.from_numpy(x)
 
 
-def torch_weights(w: Workload) -> dict[str, Any]:
+def torch_weights(w: Workload, device: str = "cpu") -> dict[str, Any]:
     import torch
 
     p = {}
     for name, value in w.weights.items():
-        t = torch_tensor(value.copy())
+        t = torch_tensor(value.copy()).to(device)
         if t.dim() == 4:
             t = t.permute(3, 2, 0, 1).contiguous(memory_format=torch.channels_last)
         p[name] = torch.nn.Parameter(t)
@@ -243,24 +256,29 @@ def torch_optimizer(w: Workload, weights: Any, fused: bool = True) -> Any:
     return torch.optim.SGD(weights, lr=rate, momentum=rest[0], fused=fused)
 
 
-def torch_step(w: Workload, threads: int, compiled: bool = False) -> Step:
+def torch_step(w: Workload, threads: int, compiled: bool = False, device: str = "cpu") -> Step:
+    """On a GPU, a step ends when all that it started there has ended."""
     import torch
 
     torch.set_num_threads(threads)
-    f, p = torch_words(bool(w.rows) and not compiled), torch_weights(w)
+    f, p = torch_words(bool(w.rows) and not compiled), torch_weights(w, device)
     o = torch_optimizer(w, p.values(), fused=not w.rows or compiled)
+    half = {"bf16": torch.bfloat16, "f16": torch.float16, "": None}[w.half]
 
     def loss(batch: Any) -> Any:
-        return w.loss(f, p, batch)
+        with torch.autocast(device, half, enabled=half is not None):
+            return w.loss(f, p, batch)
 
     if compiled:
         loss = torch.compile(loss)
 
     def step(batch: Any) -> float:
         o.zero_grad(set_to_none=True)
-        y = loss({name: torch_tensor(x) for name, x in batch.items()})
+        y = loss({name: torch_tensor(x).to(device) for name, x in batch.items()})
         y.backward()
         o.step()
+        if device == "cuda":
+            torch.cuda.synchronize()
         return float(y)
 
     return step

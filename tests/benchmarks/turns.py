@@ -31,13 +31,14 @@ class Runner:
 
     system: str
     process: subprocess.Popen[str]
+    limit: float = LIMIT
     ready: Mapping[str, Any] = field(default_factory=dict)
     rounds: list[Mapping[str, Any]] = field(default_factory=list)
 
     def ask(self, line: str = "") -> Mapping[str, Any] | None:
         """The answer to a line; None where the process failed."""
         assert self.process.stdin and self.process.stdout
-        limit = Timer(LIMIT, self.end)
+        limit = Timer(self.limit, self.end)
         limit.start()
         try:
             os.killpg(self.process.pid, signal.SIGCONT)
@@ -62,23 +63,32 @@ class Runner:
         return median(r[name] for r in self.rounds)
 
 
+def on_stderr(system: str, why: str) -> None:
+    print(f"{system} failed: {why}", file=sys.stderr)
+
+
 def start(
-    system: str, command: Sequence[str], stack: ExitStack, more: Mapping[str, str]
-) -> Runner | None:
-    """A runner that is ready, with `more` in its environment; None, and a line, if it failed."""
+    system: str, command: Sequence[str], stack: ExitStack, more: Mapping[str, str],
+    limit: float = LIMIT, failed: Callable[[str, str], None] = on_stderr,
+) -> Runner | None:  # fmt: skip
+    """A runner that is ready, with `more` in its environment; None if it failed, which is told.
+
+    limit: seconds for each answer
+    """
     pipe, env = subprocess.PIPE, os.environ | dict(more)
     errors = stack.enter_context(TemporaryFile("w+"))  # noqa: SIM115
     process = subprocess.Popen(
         [sys.executable, *command], stdin=pipe, stdout=pipe, stderr=errors,
         text=True, env=env, process_group=0,
     )  # fmt: skip
-    runner = Runner(system, process)
+    runner = Runner(system, process, limit)
     stack.callback(runner.end)
     found = runner.ask()
     if found is None:
         errors.seek(0)
-        last = (errors.read().strip().splitlines() or ["it did not answer"])[-1]
-        print(f"{system} failed: {last}", file=sys.stderr)
+        lines = errors.read().strip().splitlines() or ["it did not answer"]
+        last = next((line for line in lines if line.startswith("error[")), lines[-1])
+        failed(system, last)
         return None
     runner.ready = found
     return runner

@@ -22,7 +22,7 @@ BATCHES = 4  # fed in turn
 class Workload:
     """optimizer: ('sgd', rate, momentum) or ('adam', rate). rows: tables that are only looked up.
     drawn: the loss has random numbers, which are other ones in each system. close: how far losses
-    may differ, relative."""
+    may differ, relative. half: what products read, f32 is kept beside: bf16 or f16."""
 
     weights: dict[str, Any]
     batches: Sequence[dict[str, Any]]
@@ -32,6 +32,7 @@ class Workload:
     whole: bool = False
     drawn: bool = False
     close: float = 1e-3
+    half: str = ""
 
 
 class Draw:
@@ -100,15 +101,15 @@ def dropout() -> Workload:
     return mlp(0.5)
 
 
-def wide() -> Workload:
+def wide(width: int = 1024) -> Workload:
     """Products and little else."""
     draw = Draw()
-    x = lambda: draw.normal(512, 1024)  # noqa: E731
+    x = lambda: draw.normal(512, width)  # noqa: E731
 
     def loss(f: Any, p: Any, b: Any) -> Any:
         return f.mean_square(_stack(f, p, b["x"], 3, f.gelu) - b["y"])
 
-    weights = draw.dense("", 1024, 4096, 4096, 1024)
+    weights = draw.dense("", width, 4 * width, 4 * width, width)
     return Workload(weights, draw.batches(x=x, y=x), ("sgd", 0.1, 0.9), loss)
 
 
@@ -133,7 +134,7 @@ def wide_bf16() -> Workload:
     return _in_bf16(wide())
 
 
-def elementwise() -> Workload:
+def elementwise(size: int = 1 << 22) -> Workload:
     """Four million entries: what memory gives."""
     draw = Draw()
     batches = draw.batches(s=lambda: draw.rng.random(1, np.float32) + np.float32(0.5))
@@ -141,13 +142,13 @@ def elementwise() -> Workload:
     def loss(f: Any, p: Any, b: Any) -> Any:
         return f.mean(f.gelu(p["w"] * b["s"])) * 1024.0
 
-    weights = {"w": draw.normal(1 << 22)}
+    weights = {"w": draw.normal(size)}
     return Workload(weights, batches, ("adam", 1e-2), loss, whole=True)
 
 
-def embedding() -> Workload:
+def embedding(size: int = 100_000) -> Workload:
     """Two tables of 100,000 rows, of which a step changes some thousands."""
-    draw, size, width = Draw(), 100_000, 64
+    draw, width = Draw(), 64
     ids = lambda: draw.integers(size, 1024, 8)  # noqa: E731
     y = lambda: draw.integers(2, 1024, 1).astype(np.float32)  # noqa: E731
     tables = {n: draw.normal(size, width) * np.float32(0.1) for n in ("left", "right")}
@@ -161,10 +162,10 @@ def embedding() -> Workload:
     return Workload(weights, batches, ("sgd", 0.5, 0.0), loss, rows=("left", "right"))
 
 
-def lstm() -> Workload:
+def lstm(turns: int = 64) -> Workload:
     """64 turns of small products."""
     draw, width = Draw(), 256
-    x, y = lambda: draw.normal(32, 64, 64), lambda: draw.integers(10, 32)
+    x, y = lambda: draw.normal(32, turns, 64), lambda: draw.integers(10, 32)
 
     def loss(f: Any, p: Any, b: Any) -> Any:
         h = f.lstm(b["x"], p["wx"], p["wh"], p["b"])
@@ -175,10 +176,10 @@ def lstm() -> Workload:
     return Workload(weights, draw.batches(x=x, y=y), ("adam", 1e-3), loss)
 
 
-def cnn() -> Workload:
+def cnn(images: int = 64) -> Workload:
     """Four convolutions with two poolings."""
     draw, channels = Draw(), (3, 32, 32, 64, 64)
-    x, y = lambda: draw.normal(64, 32, 32, 3), lambda: draw.integers(10, 64)
+    x, y = lambda: draw.normal(images, 32, 32, 3), lambda: draw.integers(10, images)
     weights = draw.dense("", 8 * 8 * 64, 128, 10)
     for i, (a, b) in enumerate(pairwise(channels)):
         weights |= {f"k{i}": draw.weight(3, 3, a, b), f"c{i}": np.zeros(b, np.float32)}
@@ -254,31 +255,55 @@ def ranked() -> Workload:
     return Workload(weights, draw.batches(x=x, y=y), ("sgd", 0.001, 0.9), loss)
 
 
-def transformer(rate: float = 0.0) -> Workload:
+@dataclass(frozen=True)
+class Sizes:
+    """Of a transformer. The MLP between is four times as wide."""
+
+    width: int = 256
+    blocks: int = 4
+    heads: int = 4
+    letters: int = 256
+    length: int = 128
+    texts: int = 8
+
+
+def transformer(rate: float = 0.0, sizes: Sizes = Sizes()) -> Workload:
     """Four blocks of causal attention, width 256, 8 texts of 128 letters. rate: of dropout."""
-    draw, width, letters, length = Draw(), 256, 256, 128
-    ids = lambda: draw.integers(letters, 8, length)  # noqa: E731
+    draw, width, letters, length = Draw(), sizes.width, sizes.letters, sizes.length
+    ids = lambda: draw.integers(letters, sizes.texts, length)  # noqa: E731
     norm = lambda n: {f"{n}g": np.ones(width, np.float32), f"{n}b": np.zeros(width, np.float32)}  # noqa: E731
     weights = {"letters": draw.weight(letters, width), "places": draw.weight(length, width)}
-    for i in range(4):
+    for i in range(sizes.blocks):
         weights |= norm(f"{i}n") | norm(f"{i}m") | draw.dense(f"{i}a", width, 3 * width)
         weights |= draw.dense(f"{i}o", width, width) | draw.dense(f"{i}f", width, 4 * width, width)
     weights |= norm("n") | draw.dense("", width, letters)
 
     def loss(f: Any, p: Any, b: Any) -> Any:
         x = _dropped(f, f.rows(p["letters"], b["x"]) + p["places"], rate)
-        for i in range(4):
+        for i in range(sizes.blocks):
             h = f.layer_norm(x, p[f"{i}ng"], p[f"{i}nb"])
-            h = f.attention(_stack(f, p, h, 1, None, f"{i}a"), 4)
+            h = f.attention(_stack(f, p, h, 1, None, f"{i}a"), sizes.heads)
             x = x + _dropped(f, _stack(f, p, h, 1, None, f"{i}o"), rate)
             h = f.layer_norm(x, p[f"{i}mg"], p[f"{i}mb"])
             x = x + _dropped(f, _stack(f, p, h, 2, f.gelu, f"{i}f"), rate)
         h = f.layer_norm(x, p["ng"], p["nb"])
-        logits = f.reshape(f.linear(h, p["w0"], p["b0"]), (-1, letters))
+        head = p["w0"] if "w0" in p else p["letters"].T
+        logits = f.reshape(f.linear(h, head, p["b0"]), (-1, letters))
         return f.cross_entropy(logits, f.reshape(b["y"], (-1,)))
 
     batches = draw.batches(x=ids, y=ids)
     return Workload(weights, batches, ("adam", 1e-3), loss, drawn=rate > 0)
+
+
+GPT2 = Sizes(width=768, blocks=12, heads=12, letters=50_257, length=1024)
+
+
+def gpt(sizes: Sizes = GPT2) -> Workload:
+    """GPT-2 small (Radford et al., 2019), 124 M parameters; products in bf16. The head is the
+    table of letters."""
+    made = transformer(sizes=sizes)
+    weights = {name: x for name, x in made.weights.items() if name != "w0"}
+    return replace(made, weights=weights, optimizer=("adam", 3e-4), close=5e-2, half="bf16")
 
 
 def transformer_bf16() -> Workload:

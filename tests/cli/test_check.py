@@ -94,3 +94,16 @@ def test_check_of_data_without_examples_is_no_success(folder: Path, call: Call) 
     np.savez(folder / "train.npz", x=np.ones((0, 3), np.float32), y=np.ones(0, np.float32))
     result = call("check", "line.gc", "--devices", "2")
     assert (result.status, "no step was run" in result.out + result.err) == (1, True)
+
+
+def test_strategies_are_compared_with_one_device_of_their_precision(
+    folder: Path, call: Call
+) -> None:
+    how = ["--steps", "2", "--devices", "2", "--backend", "reference", "--json"]
+    for precision in ("", " * precision(bf16)", " * precision(f16)"):
+        how += ["--strategy", "mirrored({n})" + precision]
+    rows = [json.loads(line) for line in call("check", "line.gc", *how).out.splitlines()]
+    assert [row["devices"] for row in rows] == [1, 2] * 3 and all(row["equal"] for row in rows)
+    assert [row["strategy"] for row in rows[2::2]] == ["precision(bf16)", "precision(f16)"]
+    rows = [json.loads(line) for line in call("check", "line.gc", "--bits", *how).out.splitlines()]
+    assert len(rows) == 6 and all(row["same"] for row in rows)

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from backends.cupy.stand_in import StandIn
 from cli.conftest import Call
+from graphc_cupy import CupyBackend
 
 from graphc.ops import reduce
+from graphc.runtime.backends import plugins
 
 ALL = ("--devices", "1,2,3", "--accumulate", "1,2", "--steps", 5)
+TWO = ("check", "line.gc", "--bits", "--devices", "2", "--steps", 2)
 
 
 def rows(call: Call, *args: object) -> list[dict[str, Any]]:
@@ -40,6 +46,36 @@ def test_every_backend_has_a_hash_of_its_own(folder: Path, call: Call) -> None:
     assert [row["backend"] for row in found] == ["reference"] * 2 + ["numpy"] * 2
     assert len(hashes(found, "numpy")) == len(hashes(found, "reference")) == 1
     assert {row["backend"] for row in rows(call, "--backend", "all")} >= {"numpy", "reference"}
+
+
+@pytest.fixture
+def cupy_stand_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The backend cupy runs without a GPU."""
+    backend = CupyBackend(gpu=lambda: StandIn().gpu, missing=lambda: None)
+    with monkeypatch.context() as patch:
+        patch.setattr("graphc_cupy.BACKEND", backend)
+        plugins._loaded.cache_clear()
+        yield
+    plugins._loaded.cache_clear()
+
+
+def test_backends_that_are_named_must_have_one_hash(
+    folder: Path, call: Call, cupy_stand_in: None
+) -> None:
+    result = call(*TWO, "--backend", "numpy", "--backend", "cupy")
+    assert result.status == 0, result.err
+    last = result.out.splitlines()[-1]
+    assert re.fullmatch("numpy, cupy: one hash: [0-9a-f]{64}", last)
+
+
+def test_backends_that_are_named_and_have_other_bits_fail(folder: Path, call: Call) -> None:
+    result = call(*TWO, "--backend", "numpy", "--backend", "reference")
+    last = "FAIL numpy, reference: different bits under 2 of 2 strategies"
+    assert (result.status, result.out.splitlines()[-1]) == (1, last)
+    found = {line.split("one hash: ")[1] for line in result.out.splitlines() if "one hash" in line}
+    assert len(found) == 2, "the reference adds in an order of its own"
+    result = call(*TWO, "--backend", "numpy", "--backend", "reference", "--json")
+    assert (result.status, result.err) == (1, f"{last}\n")
 
 
 def test_the_number_of_devices_may_change_midway(folder: Path, call: Call) -> None:

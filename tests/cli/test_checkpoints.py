@@ -232,3 +232,31 @@ def test_weights_go_out_and_come_back_by_the_names_of_another_program(
     assert np.abs(load_file("one.safetensors")["w"] - weights["fc.weight"]).max() < 0.5
     bare = call("run", "line.gc", "--load-names", "names.json")
     assert (bare.status, "--load-names needs --load" in bare.err) == (2, True)
+
+
+def test_weights_of_another_dtype_are_loaded_if_they_stay_the_same_or_may_be_rounded(
+    folder: Path, call: Call
+) -> None:
+    import ml_dtypes
+    import numpy as np
+    from safetensors.numpy import load_file, save_file
+
+    report(call("run", "line.gc", *FAST, "--steps", "1", "--save", "own.safetensors"))
+    own = load_file("own.safetensors")
+    half = {name: own[name].astype(ml_dtypes.bfloat16) for name in ("w", "b", "seen")}
+    save_file(half | {"seen": own["seen"]}, "half.safetensors")
+    one = ("run", "line.gc", *FAST, "--steps", "1", "--load")
+    found = call(*one, "half.safetensors")
+    want = report(found)["params_sha256"]
+    assert "note[G0546]: weights of half.safetensors are converted from bf16 to f32" in found.err
+    assert "each value stays the same" in found.err and "G0531" not in found.err
+    wide = {name: np.asarray(a.astype(np.float64) * (1 + 1e-12)) for name, a in half.items()}
+    save_file(wide | {"seen": own["seen"]}, "wide.safetensors")
+    refused = call(*one, "wide.safetensors")
+    assert (refused.status, "error[G0510]: wide.safetensors has values" in refused.err) == (1, True)
+    assert "(f64 to f32)" in refused.err and "graphc run --load-rounded" in refused.err
+    taken = call(*one, "wide.safetensors", "--load-rounded")
+    assert report(taken)["params_sha256"] == want
+    assert "from f64 to f32" in taken.err and "rounded to the nearest" in taken.err
+    bare = call("run", "line.gc", "--load-rounded")
+    assert (bare.status, "--load-rounded needs --load" in bare.err) == (2, True)

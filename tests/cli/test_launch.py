@@ -16,7 +16,14 @@ import click
 import pytest
 from cli.conftest import Call
 
-from graphc.cli.launch import Launchable, program, restarted, restarting_launch_options
+from graphc.cli.check import check_command
+from graphc.cli.launch import (
+    Launchable,
+    one_after_the_other,
+    program,
+    restarted,
+    restarting_launch_options,
+)
 from graphc.cli.predict import evaluate_command, predict_command
 from graphc.runtime.checkpoints.manifest import MANIFEST, Manifest
 from graphc.runtime.supervision.local_processes import state
@@ -160,6 +167,45 @@ def test_a_lost_process_has_a_status_of_its_own() -> None:
     assert _told(lost()) == LOST == 75
 
 
+ONE, OTHER = "a" * 64, "b" * 64
+
+
+@pytest.mark.parametrize("form", ["numpy: 4 runs of 3 steps, one hash: {}", '{{"hash": "{}"}}'])
+@pytest.mark.parametrize(
+    ("hashes", "status", "words"),
+    [((ONE, ONE, ONE), 0, f"jobs of 1, 2, 4 processes: one hash: {ONE}"),
+     ((ONE, ONE, OTHER), 1, f"end with different bits: {ONE[:16]}; {ONE[:16]}; {OTHER[:16]}")],
+)  # fmt: skip
+def test_checks_in_several_jobs_end_with_one_hash_or_fail(
+    form: str, hashes: Any, status: int, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left = list(hashes)
+
+    def job(count: int, said: list[bytes]) -> int:
+        text = form.format(left.pop(0)).encode()
+        said += [text[:30], text[30:]]
+        return 0
+
+    assert one_after_the_other((1, 2, 4), job) == status
+    assert words in capsys.readouterr().err
+
+
+def test_a_job_that_fails_is_the_last_one() -> None:
+    begun: list[int] = []
+
+    def job(count: int, said: list[bytes]) -> int:
+        begun.append(count)
+        return 3
+
+    assert one_after_the_other((1, 2), job) == 3 and begun == [1]
+
+
+@pytest.mark.parametrize("counts", ["1,x", "", "0", "2,", "1,99999", "²"])
+def test_counts_that_are_none_are_told(counts: str) -> None:
+    with pytest.raises(click.UsageError, match="not a list of numbers from 1 to 4096"):
+        check_command.main(["a.gc", "--launch", "mpi", "-n", counts], standalone_mode=False)
+
+
 # -- real jobs ------------------------------------------------------------------------------------
 
 
@@ -188,9 +234,10 @@ def test_a_launched_job_has_the_result_of_threads(mpi: None, process: Call) -> N
 @pytest.mark.ci
 def test_a_launched_check_finds_one_hash(mpi: None, process: Call) -> None:
     strategies = ("--strategy", "mirrored({n})", "--strategy", "zero({n}, stage=2)")
-    how = ("--bits", "--steps", "3", "--devices", "2", "--launch", "mpi", "-n", "2")
+    how = ("--bits", "--steps", "3", "--devices", "2", "--launch", "mpi", "-n", "1,2")
     result = process("check", "line.gc", *strategies, *how)
-    assert result.status == 0 and "3 runs of 3 steps, one hash" in result.out, result.err
+    assert result.status == 0 and result.out.count("3 runs of 3 steps, one hash") == 2, result.err
+    assert "jobs of 1, 2 processes: one hash: " in result.err
 
 
 @pytest.mark.ci

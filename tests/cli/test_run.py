@@ -343,6 +343,10 @@ NO_DATA = "step s(x: f32[batch, 3]) { report m = mean(x) }"
         (1, "error[G0702]: the local transport", ["run", "line.gc", "--strategy", "mirrored(5000)"]),
         (1, "error[G0509]: can't write", ["run", "line.gc", "--save", "no/such/folder"]),
         (1, "error[G0507]: can't write", ["compile", "line.gc", "-o", "no/such/folder/x.plan"]),
+        (1, "is a file of data", ["run", "train.npz"]),
+        (1, "FILE.gc -o FILE.gir writes the graph", ["opt", "line.gc"]),
+        (2, "Invalid value for --devices: 'x' is not", ["check", "line.gc", "--devices", "x"]),
+        (2, "it is empty: leave the option out", ["run", "line.gc", "--strategy", ""]),
     ],
 )  # fmt: skip
 def test_wrong_calls_say_what_is_wrong(
@@ -351,6 +355,28 @@ def test_wrong_calls_say_what_is_wrong(
     result = call(*args)
     assert result.status == status, result.err
     assert words in result.err.replace("error[G0102]: `(` is never closed", "error[G0101]")
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["compile", "line.gc", "-o", "line.gc"], ["show", "line.gc", "-o", "line.gc"],
+        ["run", "line.gc", "--save", "line.gc"], ["run", "line.gc", "--trace", "line.gc"],
+        ["export", "line.gc", "-o", "line.gc"], ["compare", "line.gc", "--plot", "line.gc"],
+        ["run", "line.gc", "--save", "line.plan"], ["run", "line.gc", "--save", "train.npz"],
+        ["predict", "line.gc", "-o", "train.npz"],
+    ],
+)  # fmt: skip
+def test_no_program_and_no_data_of_it_are_written_over(
+    folder: Path, call: Call, args: list[str]
+) -> None:
+    before = {f: f.read_bytes() for f in folder.iterdir() if f.is_file()}
+    text = (
+        "has the name of a program" if args[-1] != "train.npz" else "it is the data of the program"
+    )
+    result = call(*args)
+    assert result.status in (1, 2) and text in " ".join(result.err.split())
+    assert before == {f: f.read_bytes() for f in folder.iterdir() if f.is_file()}
 
 
 def test_a_plan_takes_no_strategy(folder: Path, call: Call) -> None:

@@ -118,6 +118,23 @@ def test_show_of_a_graphs_text_and_of_a_plan(folder: Path, call: Call) -> None:
     assert "program line on mesh(data=2)" in shown(call("show", "line.plan"))
 
 
+def test_options_that_say_nothing_of_a_plan_or_a_graph_are_refused(
+    folder: Path, call: Call
+) -> None:
+    call("compile", "line.gc")
+    call("show", "line.gc", "-o", "line.gir")
+    for words, says in (
+        (("line.plan", "--format", "svg"), "compiled from, for --format"),
+        (("line.plan", "--diff"), "for --diff"),
+        (("line.plan", "--after", "source"), "for --after"),
+        (("line.plan", "--kernels", "--strategy", "mirrored(2)"), "for --strategy"),
+        (("line.gir", "--strategy", "mirrored(2)"), "shown as it is; give the .gc file"),
+        (("line.gir", "--program", "evaluate"), "for --program"),
+    ):
+        result = call("show", *words)
+        assert result.status == 2 and says in " ".join(result.err.split())
+
+
 @pytest.mark.parametrize(
     ("status", "words", "args"),
     [
@@ -213,7 +230,7 @@ def test_a_defect_leaves_a_file_that_replays_it(
 
     passes = pipeline.differentiation()
     monkeypatch.setattr(
-        "graphc.compiler.driver.differentiation", lambda: [passes[0], faulty(), *passes[1:]]
+        "graphc.compiler.driver.differentiation", lambda *_: [passes[0], faulty(), *passes[1:]]
     )
     result = call("compile", "line.gc")
     assert result.status == 70

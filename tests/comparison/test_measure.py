@@ -13,6 +13,7 @@ from graphc.frontend.module import Module
 from graphc.runtime.checkpoints.saving import first_values
 from graphc.runtime.data.dataset import load
 from graphc.strategies import OneDevice, parse_strategy
+from graphc.support.errors import GraphcError
 from graphc.testing.equivalence import Array, take, train
 
 PROGRAM = """
@@ -40,6 +41,15 @@ def module(tmp_path_factory: pytest.TempPathFactory) -> Module:
 def batches(module: Module) -> list[dict[str, Array]]:
     spec, types = module.data["train"], {n: v.tensor for n, v in module.train.inputs.items()}
     return take(load(spec.kind, spec.path, types), spec.batch, 24, None)
+
+
+def test_a_precision_has_steps_of_its_own_and_its_scale(
+    module: Module, batches: list[dict[str, Array]]
+) -> None:
+    chosen = candidates(module, ["one_device()", "precision(f16)"], ["add_n"], 1)
+    plain, half = measure(module, chosen, Runs(batches[:4], rounds=1, backend="reference"))
+    assert plain.same_steps and not half.same_steps and not half.failed
+    assert half.rounding is not None and half.losses[0] < 2 * plain.losses[0]
 
 
 def test_a_candidate_shows_what_it_shows_alone(
@@ -79,6 +89,15 @@ def test_a_slow_worker_makes_fewer_updates(module: Module, batches: list[dict[st
     assert not apart.failed and apart.asynchronous and apart.rounding is None
     assert sum(apart.staleness.values()) == 24
     assert (apart.slowed, together.slowed) == (1.0, 9.0)
+
+
+def test_a_slow_worker_that_is_not_there_is_refused(
+    module: Module, batches: list[dict[str, Array]]
+) -> None:
+    chosen = candidates(module, ["parameter_server(2, 1, staleness=8)"], [], 2)
+    with pytest.raises(GraphcError, match="worker 2: parameter_server") as caught:
+        measure(module, chosen, Runs(batches, rounds=2, slow={0: 2.0, 2: 9.0}))
+    assert caught.value.code == "G0478" and "give 0 to 1" in str(caught.value.help)
 
 
 def test_without_strategies_common_ones_are_compared(module: Module) -> None:

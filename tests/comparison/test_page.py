@@ -17,7 +17,7 @@ PAGE = Path(__file__).parents[2] / "spec" / "comparing.md"
 def unmeasured(text: str) -> list[list[str]]:
     """The words of each line, without times, sizes, and numbers of asynchronous runs."""
     text = re.sub(
-        r"[\d.]+ (s|ms|µs|B|KB|MB)(?=\W|$)|\d[\d.]*e-\d+", "MEASURED", text, flags=re.MULTILINE
+        r"[\d.]+ (s|ms|µs|ns|B|KiB|MiB)(?=\W|$)|\d[\d.]*e-\d+", "MEASURED", text, flags=re.MULTILINE
     )
     text = re.sub(r"staleness 0: .*(?= \()", "staleness ...", text)
     text = re.sub(r"\b\d+\.\d{4}\b", "LOSS", text)

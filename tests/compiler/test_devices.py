@@ -58,7 +58,8 @@ def compiled(strategy: str) -> Plan:
 
 def grows(cls: type[Strategy]) -> bool:
     """Whether the first setting of a strategy is a number of places."""
-    return cls is not OneDevice and layout_of(cls()).grid is None
+    layout = layout_of(cls())
+    return cls is not OneDevice and layout.grid is None and layout.precision is None
 
 
 def values(setting: Field[Any]) -> Iterator[object]:

@@ -88,3 +88,12 @@ def test_errors_have_codes_and_nothing_is_written(folder: Path) -> None:
         error = call(*words).exception
         assert isinstance(error, GraphcError) and error.code == code
     assert not (folder / "m.onnx").exists()
+
+
+def test_numbers_are_not_exported_of_a_plan(folder: Path) -> None:
+    CliRunner().invoke(group, ["compile", "line.gc", "-o", "line.plan"])
+    error = call("line.plan", "--report", "loss", "-o", "m.onnx").exception
+    assert isinstance(error, GraphcError) and error.code == "G0624"
+    assert error.message == "a plan predicts arrays, and 'loss' is a number"
+    error = call("line.plan", "--report", "fond", "-o", "m.onnx").exception
+    assert isinstance(error, GraphcError) and error.help == "did you mean 'found'?"

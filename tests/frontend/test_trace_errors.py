@@ -209,6 +209,17 @@ def test_a_metric_has_its_own_name() -> None:
         record(step, {}, {"x": X})
 
 
+@pytest.mark.parametrize("name", ["", "  ", 3])
+def test_a_report_has_a_name(name: Any) -> None:
+    def step(params: Any, batch: Any) -> Any:
+        declare.report(name, batch["x"])
+        return np.mean(batch["x"])
+
+    with pytest.raises(GraphcError, match=f"is a string of letters, not {name!r}") as caught:
+        record(step, {}, {"x": X})
+    assert caught.value.code == "G0809"
+
+
 def test_batches_and_parameters_are_checked() -> None:
     def trace(params: Any, batch: Any, **options: Any) -> None:
         record(lambda *trees: 0.0, params, batch, **options)

@@ -44,13 +44,14 @@ class BitsCase:
             raise
 
 
-def bits_case(seed: int, stride: int = 1000) -> BitsCase:
-    """The case of that seed."""
+def bits_case(seed: int, stride: int = 1000, precision: str = "") -> BitsCase:
+    """The case of that seed. precision: a factor of all its strategies."""
     for attempt in range(seed * stride, (seed + 1) * stride):
         made = recipe(attempt)
         if (data := data_for(made, BATCH_SIZE)) is not None:
             graph = make(made, BATCH_SIZE, F32).graph
-            return BitsCase(made, data.cast(F32), tuple(strategies(graph, seed)))
+            each = (f"{s} * {precision}" if precision else s for s in strategies(graph, seed))
+            return BitsCase(made, data.cast(F32), tuple(each))
     raise AssertionError(f"no model with good data for case {seed}")
 
 

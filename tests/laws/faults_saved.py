@@ -67,8 +67,8 @@ def _the_last_meeting_stays(patch: Patch) -> None:
 def _position_not_restored(patch: Patch) -> None:
     """A run that goes on begins the epoch anew."""
 
-    def change(old: Any, path: Any) -> Any:
-        found = old(path)
+    def change(old: Any, path: Any, *processes: Any) -> Any:
+        found = old(path, *processes)
         return replace(found, position=Position(found.position.epoch, 0))
 
     around(patch, trainer, "read", change)

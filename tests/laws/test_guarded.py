@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from graphc_numpy.native.llvm import machine
+from graphc_numpy.native import machine
 from guard import POSSIBLE
 from laws.execute import NATIVE, runner
 from laws.guarded import check_address, check_guarded, environment, shared_by_threads

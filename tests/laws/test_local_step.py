@@ -26,7 +26,7 @@ from graphc.support.errors import GraphcError
 KINDS = (
     "embedding", "biased", "binary", "kinked", "product", "reduced", "batch_statistic", "merged",
     "permuted", "normalized", "attention", "regularizer", "statistic_state", "looked_up",
-    "over_batch", "convolution", "cut",
+    "over_batch", "convolution", "cut", "positions",
 )  # fmt: skip
 STRATEGIES = (
     "local_sgd(2)", "local_sgd(3)", "local_sgd(2) * accumulate(2)", "accumulate(3) * local_sgd(2)",
@@ -49,19 +49,17 @@ def lowered(made: Recipe, strategy: str, short: bool) -> Graph | None:
 
 
 def owned(strategy: str) -> list[list[int]]:
-    """The examples of each place that steps alone, of all its turns and of those it steps with."""
-    mesh = parse_strategy(strategy).parts
-    sizes, alone = [], []
-    for part in mesh:
+    """The examples of each place that steps alone: other factors cut its part, wherever they stand."""
+    alone, sizes = 0, []
+    for part in parse_strategy(strategy).parts:
         name, n = str(part).split("(")[0], int(str(part).split("(")[1].rstrip(")").split(",")[0])
-        if name != "tensor_split":
+        if name in ("local_sgd", "diloco"):
+            alone = n
+        elif name != "tensor_split":
             sizes.append(n)
-            alone.append(name in ("local_sgd", "diloco"))
-    axis = alone.index(True)
-    found: list[list[int]] = [[] for _ in range(sizes[axis])]
-    inner = int(np.prod(sizes[axis + 1 :]))
-    for i, part_rows in enumerate(rows(VALID, sizes)):
-        found[i // inner % sizes[axis]] += part_rows
+    found: list[list[int]] = [[] for _ in range(alone)]
+    for i, part_rows in enumerate(rows(VALID, [alone, *sizes])):
+        found[i // int(np.prod(sizes))] += part_rows
     return found
 
 

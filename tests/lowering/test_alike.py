@@ -12,13 +12,13 @@ from lowering.compiled import kernels_of, program_of
 
 from graphc import nn
 from graphc.ir.types import F32
+from graphc.lowering import target
 from graphc.lowering.fusion.alike import KernelSource, structure
 from graphc.lowering.fusion.fuse import Group
 from graphc.lowering.kernel.code import LoopKernel, TiledKernel
 from graphc.lowering.nodes.nodes import MapNode, Read, Version
 from graphc.lowering.program.program import Feed
 from graphc.lowering.program.strides import MemoryLayout
-from graphc.lowering.tiling import row_tiling
 
 
 def added(first: int, second: int, result: int, function: str = "add") -> KernelSource:
@@ -95,7 +95,8 @@ def of_layers(count: int) -> list[LoopKernel]:
 
 
 def test_more_layers_that_are_alike_have_no_more_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_tiling, "LEAST", 1)  # small values are worth a row tiling
+    # Small values are worth a row tiling.
+    monkeypatch.setattr(target, "CPU", replace(target.CPU, tiled=1))
     few, many = of_layers(3), of_layers(7)
     assert len(many) > 2 * len(few)
     assert len(set(many)) == len(set(few))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
@@ -17,13 +18,13 @@ from lowering.structures import RANDOM
 from graphc import nn
 from graphc.compiler.pipeline import distribution, partitioning, run_passes
 from graphc.ir.types import F32
+from graphc.lowering import target
 from graphc.lowering.kernel.code import Gemm, TiledKernel
 from graphc.lowering.kernel.lowered import Native
 from graphc.lowering.kernel_listing import print_kernels
 from graphc.lowering.lower import lower
 from graphc.lowering.program.program import Program
 from graphc.lowering.schedule.schedule import schedule
-from graphc.lowering.tiling import row_tiling, tiled_kernels
 from graphc.runtime.backends.reference import BACKEND
 from graphc.runtime.synchronous.engine import Engine
 from graphc.strategies import parse_strategy
@@ -32,9 +33,7 @@ from graphc.strategies import parse_strategy
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small values are worth a run, too, and blocks are small."""
-    monkeypatch.setattr(row_tiling, "LEAST", 1)
-    monkeypatch.setattr(tiled_kernels, "CACHE", 1)
-    monkeypatch.setattr(tiled_kernels, "FEW", 4)
+    monkeypatch.setattr(target, "CPU", replace(target.CPU, tiled=1, cache=1, tile_rows=4))
 
 
 def in_runs(program: Program) -> list[TiledKernel]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,7 @@ from graphc.lowering.memory.arena import aligned
 from graphc.lowering.memory.offsets import Offsets, tightest
 from graphc.lowering.memory.timeline import Timeline, lives_of
 from graphc.lowering.program.program import Buffer
+from graphc.lowering.target import CPU, GPU
 
 
 def timeline(seed: int) -> tuple[Timeline, list[Buffer]]:
@@ -76,3 +78,15 @@ def test_what_a_first_turn_makes_is_not_kept_while_a_later_turn_runs(
     assert size == 3 * each and len({places[b] for b in (0, 1, 2)}) == 3
     only_first = Timeline([{0}, {1}, {1, 0}, {2}, {2, 0}, {0}], loops=[(range(1, 3), range(3, 5))])
     assert offsets(only_first, buffers)[1] == 2 * each
+
+
+def test_a_target_says_how_buffers_are_aligned() -> None:
+    found, buffers = timeline(1)
+    sizes = {b.id: b.bytes for b in buffers}
+    places, size = tightest(lives_of(found, ()), sizes, GPU.align)
+    assert GPU.align > CPU.align and all(at % GPU.align == 0 for at in places.values())
+    assert size % GPU.align == 0
+
+
+def test_targets_differ_in_nothing_that_results_depend_on() -> None:
+    assert replace(GPU, align=CPU.align) == CPU

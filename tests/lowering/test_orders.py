@@ -21,14 +21,14 @@ def most_alive(program: Program, patch: pytest.MonkeyPatch) -> int:
     """The most buffers of a gradient's size that are alive at once; copies of the weight apart."""
     most = 0
 
-    def watch(lives: Lives, sizes: Mapping[int, int]) -> offsets.Offsets:
+    def watch(lives: Lives, sizes: Mapping[int, int], align: int) -> offsets.Offsets:
         nonlocal most
         names = {b.id: b.name for b in program.buffers}
         counted = {b: x for b, x in lives.items() if not names.get(b, "").startswith("w.")}
         for at in range(max(first for life in lives.values() for first, _ in life) + 1):
             alive = [b for b, life in counted.items() if any(x <= at <= y for x, y in life)]
             most = max(most, sum(sizes[b] // GRADIENT for b in alive))
-        return offsets.tightest(lives, sizes)
+        return offsets.tightest(lives, sizes, align)
 
     patch.setattr(pointers, "tightest", watch)
     lower.lower(program)

@@ -9,12 +9,15 @@ import pytest
 
 from graphc import optim
 from graphc.compiler.driver import compile_module
+from graphc.compiler.pipeline import differentiation, run_passes
 from graphc.frontend.language.load import module_of_source
 from graphc.lowering.program.program import Start
+from graphc.passes.partitioning.worker_server_split import ServerPart, WorkerPart
 from graphc.plan.plan import Plan
 from graphc.runtime.trainer import Trainer
 from graphc.strategies import parse_strategy
 from graphc.support.errors import GraphcError
+from graphc.testing.compute import evaluate
 
 SOURCE = """
 step s(x: DTYPE[batch, 6], y: DTYPE[batch]) {
@@ -151,3 +154,48 @@ def test_two_losses_may_not_share_a_scale() -> None:
         two("loss_scale() | sgd(0.1)", "loss_scale() | sgd(0.1)")
     assert caught.value.code == "G0468" and 'state="critic_scale"' in str(caught.value.help)
     assert caught.value.span is not None and caught.value.span.line == 6
+
+
+# -- what else a step keeps ------------------------------------------------------------------------
+
+COUNTING = """
+step s(x: f32[batch, 6]) {
+    param w: f32[6] = ones()
+    state seen: f32 = 0.0
+    seen <- seen + mean(x[:, 0] * 0.0 + 1.0)
+    minimize mean(square(x @ w)) with HOW
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("every", "strategy"),
+    [("", "mirrored(2)"), *(pytest.param(" every 2 steps", s, marks=pytest.mark.ci)
+                            for s in STRATEGIES[:3])],
+)  # fmt: skip
+def test_states_of_the_step_keep_their_values_too(every: str, strategy: str) -> None:
+    text = COUNTING.replace("HOW", f"loss_scale(1024.0) | sgd(0.01){every}")
+    made = compile_module(module_of_source(text, sizes={"batch": 8}), parse_strategy(strategy))
+    with Trainer(made) as trainer:
+        for b in (batch(), overflowing(), batch(), batch()):
+            trainer.step({"x": b["x"]})
+        assert trainer.variables()["seen"] == 3
+
+
+def test_a_stale_push_is_divided_by_the_scale_that_it_was_multiplied_with() -> None:
+    module = module_of_source(
+        SOURCE.replace("HOW", "loss_scale(1024.0) | sgd(0.1)").replace("DTYPE", "f32"),
+        sizes={"batch": 8},
+    )
+    train = run_passes(module.train, differentiation())
+    values = {"w": np.ones(6, np.float32), "b": np.float32(0), "loss_scale": np.float32(1024)}
+    pushed, new = [], []
+    for scale in (1024, 512):  # of the server; the worker had 1024
+        worker, server = (p.run(train) for p in (WorkerPart(), ServerPart(1, 0)))
+        sent = evaluate(worker, values | batch())
+        pushed.append({name: sent[x] for name, x in worker.outputs.items()})
+        found = evaluate(server, values | {"loss_scale": np.float32(scale)} | pushed[-1])
+        new.append(found[server.updates["w"]])
+        assert found[server.updates["loss_scale"]] == scale
+    np.testing.assert_array_equal(*new)
+    assert all(x.size == 1 for x in pushed[0].values() if x.dtype == bool)

@@ -21,6 +21,7 @@ STRATEGIES = [
     "parameter_server(2, 2, staleness=none)",
     'mirrored(2, axis="rows") * tensor_split(2) * reproducible(8, tiles=2, cut={"w1": 0})',
     'diloco(2, every=4, outer="sgd(0.1)") * accumulate(2)',
+    "zero(2) * precision(f16)",
 ]
 
 
@@ -57,6 +58,7 @@ def test_an_option_may_stand_among_spaces() -> None:
     ("text", "code"),
     [
         ("bucket{bytes=many}", "G0990"),
+        ("lower_precision{dtype=half}", "G0201"),
         ("place{strategy=mirored(2)}", "G0401"),
         ("place{strategy=mirrored(2}", "G0102"),
         ("place{strategy=mirrored(0)}", "G0402"),

@@ -15,7 +15,7 @@ from graphc.plan.budgets import Budget, collectives, over_budget, parse_budget
 from graphc.plan.plan import Plan, parse
 from graphc.strategies import parse_strategy
 from graphc.support.errors import GraphcError
-from graphc.support.sizes import size_of
+from graphc.support.units import size_of
 
 LINEAR = Path(__file__).parents[2] / "examples" / "linear.gc"
 

@@ -194,7 +194,7 @@ def test_a_load_that_is_partial_starts_anew_from_what_fits(tmp_path: Path) -> No
             GraphcError, match=r"another type: v \(f64\[5,1\], there f64\[4,1\]\)"
         ) as error:
             wider.load(path, partial=True)
-        assert error.value.help == "dtypes and shapes must be equal"
+        assert error.value.help == "shapes must be equal, and dtypes of a kind"
         with pytest.raises(GraphcError, match="has no tensor 'fc.weight'") as error:
             wider.load(path, partial=True, names={"w": "fc.weight"})
         assert error.value.help == "it has: step, v, v.m, v.v, w, w.m, w.v"

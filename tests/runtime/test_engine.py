@@ -322,7 +322,7 @@ def test_two_threads_that_come_with_a_first_short_batch_use_one_fast_path() -> N
     class Path:
         open, done = True, 0
 
-        def step(self, batch: Any) -> dict[str, Any] | None:
+        def step(self, batch: Any, variables: Any = None) -> dict[str, Any] | None:
             self.done += bool(batch)
             return batch or None
 
@@ -331,7 +331,7 @@ def test_two_threads_that_come_with_a_first_short_batch_use_one_fast_path() -> N
         return Path()
 
     full = Path()
-    full.step = lambda batch: None  # type: ignore[method-assign]
+    full.step = lambda batch, variables=None: None  # type: ignore[method-assign]
     paths = FastPaths(full, "p.short", ["p.short"], find)
     with ThreadPoolExecutor(4) as pool:
         made = [pool.submit(paths.step, {"loss": 1.0}) for _ in range(4)]

@@ -76,9 +76,6 @@ def test_replicas_step_alone_and_meet(
     strategy: str, n: int, every: int, momentum: float, outer: tuple[float, float] | None
 ) -> None:
     want = Alone(n, momentum, outer)
-    if strategy.startswith("mirrored"):  # the major axis cuts first: the parts are not halves
-        order = [0, 1, 4, 5, 2, 3, 6, 7]
-        want.parts = [(X[r], Y[r]) for r in (order[:4], order[4:])]
     with trainer(strategy, momentum) as t:
         for step in range(1, STEPS + 1):
             made, expected = t.step(BATCH), want.step()
@@ -139,6 +136,38 @@ def test_a_place_without_examples_stays_where_it_is() -> None:
     with trainer("local_sgd(2)") as alone, trainer("one_device()") as one:
         assert alone.step(short)["loss"] == pytest.approx(one.step(short)["loss"], rel=1e-9)
         np.testing.assert_allclose(alone.params["w"], (one.params["w"] + W) / 2, rtol=1e-9)
+
+
+@pytest.mark.parametrize("strategy", ["local_sgd(4)", "accumulate(3) * local_sgd(4)"])
+def test_a_place_without_examples_counts_none_of_their_entries(strategy: str) -> None:
+    def mean_of_entries(p: Any, b: Any) -> Any:
+        return np.mean(b["x"] * p["v"])
+
+    sgd, first = graphc.optim.sgd(LR), {"v": W[:, 0]}
+    short = {"x": X[:2]}
+    with graphc.compile(mean_of_entries, first, {"x": X}, optimizer=sgd, strategy=strategy) as t:
+        assert t.step(short)["loss"] == pytest.approx(np.mean(X[:2] * W[:, 0]), rel=1e-9)
+
+
+def numbered(p: Any, b: Any) -> Any:
+    """The number of an example, by itself and in a sum up to each; backwards it is a lookup."""
+    n = np.arange(b["x"].shape[0])
+    return np.mean(p["v"] * b["x"] * np.cumsum(np.ones_like(b["x"])) * np.flip(n))
+
+
+@pytest.mark.parametrize("backend", ["numpy", "reference"])
+@pytest.mark.parametrize("other", ["accumulate(2)", "mirrored(2)"])
+def test_a_replica_numbers_its_own_examples_whatever_comes_first(other: str, backend: str) -> None:
+    x, v, alone = 10.0 ** np.arange(4), np.float64(1.0), "local_sgd(2, every=1)"
+    how = {"optimizer": graphc.optim.sgd(1.0), "backend": backend}
+    for strategy in (f"{alone} * {other}", f"{other} * {alone}"):
+        with graphc.compile(numbered, {"v": v}, {"x": x}, strategy=strategy, **how) as t:
+            want = 1.0
+            for count in (4, 3, 2):
+                parts = np.split(x[:count], [-(-count // 2)])
+                want -= np.mean([numbered({"v": 1.0}, {"x": part}) for part in parts])
+                t.step({"x": x[:count]})
+                assert t.params["v"] == pytest.approx(want, rel=1e-9), (strategy, count)
 
 
 def test_evaluating_and_reading_disturb_nothing() -> None:

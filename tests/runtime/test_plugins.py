@@ -48,6 +48,17 @@ def test_an_installed_plugin_is_found(install) -> None:  # type: ignore[no-untyp
     assert plugins.backend("good").name == "good"
 
 
+def test_metadata_is_not_read_to_find_a_name(
+    install,
+    monkeypatch: pytest.MonkeyPatch,  # type: ignore[no-untyped-def]
+) -> None:
+    """It is of every installed package; each first step would parse it."""
+    install("plugin_good", GOOD, "good = plugin_good:BACKEND")
+    monkeypatch.setattr(plugins, "_distribution", lambda point: pytest.fail(point.name))
+    assert plugins.backend("good").name == "good"
+    assert "good" in plugins.names()
+
+
 def test_a_plugin_says_why_it_can_not_run(install) -> None:  # type: ignore[no-untyped-def]
     install("plugin_away", GOOD, "away = plugin_away:AWAY")
     assert found("away").reason == "no device"

@@ -486,9 +486,7 @@ def test_a_plan_of_a_larger_machine_can_be_made_and_not_run(
     made = plan(program=text)
     assert parse(made.text()) == made
     monkeypatch.setattr(memory_limits, "machine_bytes", lambda: 2**34)
-    with pytest.raises(
-        GraphcError, match=r"needs 1\.0 TiB on one device, but the limit is 16\.0 GiB"
-    ):
+    with pytest.raises(GraphcError, match=r"needs 1 TiB on one device, but the limit is 16 GiB"):
         Trainer(made)
 
 

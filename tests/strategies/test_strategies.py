@@ -186,3 +186,10 @@ def test_axes_over_time_stand_side_by_side() -> None:
     assert [a.size for a in layout.mesh.axes] == [2, 3, 5, 4]
     one = layout_of(parse_strategy("mirrored(2) * accumulate(3)"))
     assert [a.size for a in one.mesh.axes] == [2, 3]
+
+
+@pytest.mark.parametrize("alone", ["local_sgd(5)", "diloco(5)"])
+def test_replicas_that_step_alone_cut_the_batch_first(alone: str) -> None:
+    first = layout_of(parse_strategy(f"{alone} * accumulate(3) * mirrored(2)"))
+    last = layout_of(parse_strategy(f"accumulate(3) * mirrored(2) * {alone}"))
+    assert [a.size for a in first.mesh.axes] == [a.size for a in last.mesh.axes] == [5, 3, 2]

@@ -205,6 +205,17 @@ def test_the_minor_axis_is_cut_last() -> None:
     broken(two_axes(one.format(axis="model") + cut.format(axis="data")), "G0936", "more minor")
 
 
+def test_what_each_replica_has_for_itself_is_cut_already() -> None:
+    own = """
+      %x : f32[b=8] {{{axis}:S(0)}} = input {{source_name="x"}}
+      %y : f32[b=8] {{{axis}:V}} = per_replica %x
+      %z : f32[b=8] {{data:{data}, model:{model}}} = tensor_split %y {{axis="{cut}", dim=0}}
+    """
+    verify(two_axes(own.format(axis="data", data="V", model="S(0)", cut="model")), "placed")
+    crossed = two_axes(own.format(axis="model", data="S(0)", model="V", cut="data"))
+    broken(crossed, "G0936", "dim 0 is split along model too, which is more minor")
+
+
 BARRIER = """
   %x : f32[batch=8] {turn:S(0)} = input {source_name="x"}
   %s : f32[] {turn:P} = reduce_sum %x {over=(0,)}

@@ -30,8 +30,8 @@ def bind(op: Op, xs: Sequence[Array], out: Array) -> list[Call]:
     """The calls that write op(xs) to out, which may share memory with an operand if the op
     allows it."""
     match op:
-        case Einsum(spec=spec, blocks=()):
-            return [partial(contract, spec, xs[0], xs[1], out)]
+        case Einsum(spec=spec, blocks=(), dtype=dtype):
+            return [partial(contract, spec, xs[0], xs[1], dtype, out)]
         case Cast():
             return [partial(np.copyto, out, xs[0], casting="unsafe")]
         case Elementwise(ufunc=ufunc) if ufunc is not None and _loop_is(ufunc, xs, out):

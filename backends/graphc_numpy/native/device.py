@@ -10,6 +10,7 @@ from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 import numpy as np
+from graphc_llvm.addresses import NAME, Addresses
 from numpy.typing import NDArray
 
 from graphc.lowering.memory.layouts import layouts_of
@@ -23,13 +24,12 @@ from graphc.runtime.profiling.recorder import Recorder
 from graphc.runtime.transports.transport import Communicator, PeerFailed
 from graphc.support.errors import GraphcError
 from graphc_numpy.calls.binding import Binding, Call
-from graphc_numpy.memory import Allocator, Bytes, array_on
+from graphc_numpy.memory import Allocator, Bytes, aligned_copy, array_on
 from graphc_numpy.native.call_flags import CallFlags
 from graphc_numpy.native.compiled import Compiled, Preparation
 from graphc_numpy.native.fast_path import NativeFastPath, fast_path
 from graphc_numpy.native.feeding import FeedCall
-from graphc_numpy.native.llvm.addresses import NAME, Addresses
-from graphc_numpy.native.llvm.machine import target
+from graphc_numpy.native.machine import target
 from graphc_numpy.native.memory import SharedBlocks, StepMemory, footprints, pointed, room, share
 from graphc_numpy.native.peers import Across
 from graphc_numpy.native.positions import PositionWords
@@ -113,11 +113,11 @@ class NativeLoaded:
             return self._prepared(name, alike).compiled
 
     def _prepared(self, name: str, shared_variables: frozenset[str] | None) -> Preparation:
-        key = name, shared_variables, self._here
-        if key not in self._found:
-            how = shared_variables, self.allocator.apart, self._here, self.recorder is not None
-            self._found[key] = Preparation(self.programs[name], *how)
-        return self._found[key]
+        program = self.programs[name]
+        how = shared_variables, self.allocator.apart, self._here or program.mesh.devices
+        if (name, how) not in self._found:
+            self._found[name, how] = Preparation(program, *how, self.recorder is not None)
+        return self._found[name, how]
 
 
 class NativeDevice:
@@ -154,7 +154,7 @@ class NativeDevice:
         return Footprint(1, variables, constants, self._arena.used, self._scratch.used + copies)
 
     def get(self, name: str) -> Array:
-        return self._variables[name].copy()
+        return aligned_copy(self._variables[name])
 
     def set(self, name: str, value: Array) -> None:
         np.copyto(self._variables[name], value)

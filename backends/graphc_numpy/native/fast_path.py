@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -18,6 +18,7 @@ from graphc.runtime.data.batches import Batch
 from graphc.runtime.data.supply import Counted, WholeBatch
 from graphc.support.errors import GraphcError
 from graphc_numpy.native.feeding import Fed, Feeding, fed_buffers
+from graphc_numpy.native.lent_variables import lent_variables
 from graphc_numpy.native.step.error_checks import FailedChecks
 from graphc_numpy.native.step.groups import GroupedJob, group_of, in_groups
 from graphc_numpy.native.step.regions import ERRORS, HERE, TURN
@@ -53,6 +54,7 @@ class NativeFastPath:
         self._look = Look(self._noted.words) if self._step.made.checked else None
         self._frames = self._new_frames()
         self._idle = self._idle_frames()
+        self._lent = lent_variables(steps, (self._frames, self._idle))
         common = self._step.across.common
         self._waited = [s.barrier for s in steps] + ([] if common is None else [common])
         self._feeding = Feeding(steps, fed, self._frames)
@@ -71,12 +73,14 @@ class NativeFastPath:
         """How many steps were run this way."""
         return int(self._counts[self._last])
 
-    def step(self, batch: Any) -> dict[str, Any] | None:
-        """Run one step; None if the batch must take the normal path."""
+    def step(self, batch: Any, variables: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
+        """Run one step; None if the batch or the variables must take the normal path."""
         if type(batch) is not dict or tuple(batch) != self.names or self._turn.locked():
             return None
         with self._turn:  # no signal is raised between its being taken and the block
             if not self.open or not self._feeding.feed(batch):
+                return None
+            if variables is not None and not self._takes(variables):
                 return None
             try:
                 present = self._feeding.present
@@ -94,6 +98,10 @@ class NativeFastPath:
                 ends = (self._feeding.supply.cut(r, {})[1] for r in ranges)
                 outputs[name] = outputs[name][tuple(map(slice, ends))]
             return outputs
+
+    def _takes(self, variables: Mapping[str, Any]) -> bool:
+        """Whether these variables can be read where they lie, as they are from now on."""
+        return self._lent is not None and self._lent.point(variables)
 
     # -- frames -----------------------------------------------------------------------------------
 
@@ -189,6 +197,9 @@ class NativeFastPath:
         """The error of the first check that failed."""
         wrong = self._noted.first()
         self._forget()
+        if self._lent is not None:  # the error is told by what the device has
+            for name, value in self._lent.values.items():
+                self._step.device.set(name, value)
         device, turn = divmod(wrong.row, self._step.program.mesh.turns)
         return self._steps[device].error(wrong, turn, WholeBatch(self._step.program, batch))
 

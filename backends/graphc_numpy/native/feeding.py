@@ -227,8 +227,8 @@ class Feeding:
         """
         owner, each = np.arange(len(starts)) // self._turns, prod(b.shape[1:]) * b.dtype.bytes
         sharing: dict[int, list[int]] = {}  # devices, by the first example that they copy
-        for k in np.unique(owner[beyond]):
-            sharing.setdefault(int(starts[beyond & (owner == k)].min()), []).append(int(k))
+        for k in sorted({*owner[beyond].tolist()}):  # np.unique would load NumPy's masked arrays
+            sharing.setdefault(int(starts[beyond & (owner == k)].min()), []).append(k)
         for first, devices in sharing.items():
             k = devices[0]
             if (k, b.id) not in self._rooms:

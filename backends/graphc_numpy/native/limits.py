@@ -16,13 +16,14 @@ from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
+from graphc_llvm.vectors import I8, INT64, POINTER, VOID, index
 from llvmlite import ir
 from numpy.typing import NDArray
 
 from graphc.runtime.profiling.limits import MachineLimits
 from graphc_numpy.memory import Bytes, block
-from graphc_numpy.native.llvm import machine
-from graphc_numpy.native.llvm.vectors import I8, INT64, POINTER, VOID, Printer, index
+from graphc_numpy.native import machine
+from graphc_numpy.native.machine import host_printer
 from graphc_numpy.native.threads import barrier
 from graphc_numpy.native.threads.barrier import print_barrier, word
 from graphc_numpy.native.threads.clock import Clock
@@ -172,7 +173,7 @@ class _Rounds:
     """Prints the rounds of a measurement."""
 
     def __init__(self, b: ir.IRBuilder, function: ir.Function) -> None:
-        self.b, self.p = b, Printer(b)
+        self.b, self.p = b, host_printer(b)
         self.job, self.thread, self.threads = function.args
         self.clock = Clock(b)
         self.rounds, self.size = self._read(ROUNDS), self._read(SIZE)

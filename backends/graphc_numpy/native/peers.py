@@ -8,14 +8,14 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
+from graphc_llvm.vectors import INT64, POINTER
 from llvmlite import ir
 from numpy.typing import NDArray
 
 from graphc.lowering.kernel.lowered import Memory
 from graphc.runtime.backends.site import Site
 from graphc.runtime.transports.transport import Communicator, PeerFailed
-from graphc_numpy.native.llvm import machine
-from graphc_numpy.native.llvm.vectors import INT64, POINTER
+from graphc_numpy.native import machine
 from graphc_numpy.native.threads import barrier
 
 Bytes: TypeAlias = NDArray[np.uint8]

@@ -1,16 +1,22 @@
-"""What a device of machine code records: its log, and what the records are about."""
+"""What a device of machine code records: its log, and what the records are about.
+
+What describes records is loaded where there are any: it knows kernels as text, which a step that is
+found on disk does not need.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from graphc.runtime.backends.site import Site
-from graphc.runtime.profiling.activities import Describer, InstructionTimer, number_of_part, part_of
 from graphc.runtime.profiling.recorder import Activity, DeviceLog, Recorder
 from graphc_numpy.native.compiled import Compiled
 from graphc_numpy.native.step.recorded_calls import StepLog
 from graphc_numpy.native.step.sharing import Shared
+
+if TYPE_CHECKING:
+    from graphc.runtime.profiling.activities import Describer, InstructionTimer
 
 SPARE = 64  # records that a step may write more than are expected
 
@@ -26,6 +32,8 @@ class StepRecording:
         self._native: StepLog | None = None
         if recorder is None:
             return
+        from graphc.runtime.profiling.activities import Describer, InstructionTimer, part_of
+
         describer = Describer(compiled.program, compiled.lowered.pointer_of.keys())
         self.log = recorder.log(compiled.program, site.rank)
         self.timed = InstructionTimer(self.log, describer, part_of(compiled.program))
@@ -51,6 +59,8 @@ class StepRecording:
 
 def _kernels(describer: Describer, compiled: Compiled) -> Iterator[Activity]:
     """The calls in the order of their numbers."""
+    from graphc.runtime.profiling.activities import number_of_part
+
     numbered = [(number_of_part(i, len(compiled.parts)), p) for i, p in enumerate(compiled.parts)]
     parts = {x: i for i, part in numbered for x in part if isinstance(x, int)}
     for region, lines in enumerate(compiled.regions.lines):

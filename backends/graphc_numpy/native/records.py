@@ -14,7 +14,7 @@ from graphc.lowering.kernel.lowered import Home, Lowered, Memory, needed_setup
 from graphc.lowering.kernel.positions import PositionNumber
 from graphc.lowering.program import record_cache
 from graphc.lowering.program.program import Instruction, Kernel, Program
-from graphc_numpy.native.llvm import machine
+from graphc_numpy.native import machine
 from graphc_numpy.native.step.regions import NativeRegion, NativeRegions, names_of
 
 Part = tuple[Instruction | int, ...]

@@ -92,7 +92,7 @@ def scope(name: str) -> AbstractContextManager[None]:
 
 
 def report(name: str, x: Any) -> None:
-    """Output a value of the step under a name. Raises G0809 if the name is taken."""
+    """Output a value of the step under a name. Raises G0809 if the name is taken or empty."""
     session = current("graphc.report()")
     with session.builder.at(user_span()):
         output(session, name, x)
@@ -198,10 +198,11 @@ def declare(session: TraceSession, variable: Variable) -> Tracer:
 
 
 def output(session: TraceSession, name: str, x: Any) -> None:
-    """Add an output. Raises G0809 if its name is taken."""
+    """Add an output. Raises G0809 if its name is taken, empty or no string."""
     f = session.builder
-    if not isinstance(name, str):
-        raise GraphcError("G0809", f"a report's name is a string, not {name!r}").at(f.origin)
+    if not isinstance(name, str) or not name.strip():
+        text = f"a report's name is a string of letters, not {name!r}"
+        raise GraphcError("G0809", text).at(f.origin)
     if name in f.outputs:
         help = "the loss is reported by itself; give each report a name of its own"
         raise GraphcError("G0809", f"'{name}' is reported twice", help=help).at(f.origin)

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from graphc.frontend.numpy import table
 from graphc.ir.registry import COMPOSITES
+from graphc.support.caller import user_span
 from graphc.support.calls import TOO_MANY
-from graphc.support.errors import did_you_mean
+from graphc.support.errors import GraphcError, UnknownNameError, did_you_mean
 
 _SAME = "leave it out: where a step runs is the strategy's matter, not the array's"
 _GRADIENT = (
@@ -334,16 +335,21 @@ def of_graphc(name: str, known: Sequence[str]) -> str:
     return of_function(name) or did_you_mean(name, tuple(known)) or "dir(graphc) lists its names"
 
 
-def of_trainer(name: str, known: Sequence[str]) -> str:
-    """The help for a name that a trainer does not have."""
-    return _TRAINER.get(name) or did_you_mean(name, tuple(known)) or f"it has {', '.join(known)}"
+def not_of_trainer(name: str, names: Sequence[str]) -> Exception:
+    """The error of a name that a trainer, which has these names, does not have."""
+    if name.startswith("_"):
+        return AttributeError(name)
+    known = [n for n in names if not n.startswith("_")]
+    help = _TRAINER.get(name) or did_you_mean(name, tuple(known)) or f"it has {', '.join(known)}"
+    return UnknownNameError("G0836", f"a trainer has no '.{name}'", span=user_span(), help=help)
 
 
-def to_set(name: str, known: bool) -> str:
-    """The help for a number that is set on a trainer. known: whether the step has it"""
+def not_to_set(name: str, known: bool) -> GraphcError:
+    """The error of a number that is set on a trainer. known: whether the step has it"""
+    help = 'declare adam(lr=graphc.hyper("lr", 1e-3)); then trainer.hyper["lr"] = ...'
     if known:
-        return f'write trainer.hyper["{name}"] = ...'
-    return 'declare adam(lr=graphc.hyper("lr", 1e-3)); then trainer.hyper["lr"] = ...'
+        help = f'write trainer.hyper["{name}"] = ...'
+    return GraphcError("G0571", f"a trainer has no '{name}' to set", span=user_span(), help=help)
 
 
 def of_optim(name: str, known: Sequence[str]) -> str:

@@ -20,6 +20,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from graphc.frontend.numpy.copied_trees import DictCopy, ListCopy
+from graphc.frontend.numpy.leaves import listed
+from graphc.support.caller import user_span
 from graphc.support.errors import GraphcError
 
 MAX_DEPTH = 100  # deeper is a tree that contains itself
@@ -93,6 +96,16 @@ class Structure:
         if not isinstance(last, Join) or last.kind is not dict:
             return False
         return last.keys == self.names and len(leaves) == len(last.keys)
+
+    def leaves(self, tree: Any, root: str) -> dict[str, Any]:
+        """The leaves of a tree of this form by name. Raises G0806 if it has others."""
+        leaves, _ = flatten(tree, root)
+        if leaves.keys() != set(self.names):
+            wrong = sorted(leaves.keys() ^ set(self.names))
+            text = f"the {root} of this trainer are {listed(self.names)}, not {listed([*leaves])}"
+            help = f"the trees differ in {listed(wrong)}"
+            raise GraphcError("G0806", text, span=user_span(), help=help)
+        return leaves
 
     def build(self, leaves: Mapping[str, Any], paths: dict[int, str] | None = None) -> Any:
         """The tree with these leaves, by name.
@@ -214,9 +227,12 @@ class _Parts(NamedTuple):
     metadata: Sequence[Mapping[str, Any]] = ()
 
 
+_READ_ONLY: Mapping[type, Any] = {DictCopy: dict, ListCopy: list}
+
+
 def _parts(item: Any, path: str) -> _Parts | None:
     """The parts of a container; None for a leaf."""
-    kind = type(item)
+    kind: Any = _READ_ONLY.get(type(item), type(item))
     match item:
         case None:
             return _Parts(Join(kind, (), lambda _: None))

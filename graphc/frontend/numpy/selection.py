@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import pi
 from typing import Any
 
@@ -16,6 +17,7 @@ from graphc.ir.types import I32, DType, broadcast_types
 from graphc.ops.composites.support import floats
 
 MANY = 64  # entries that are rather searched than all compared
+NEAR = 3  # comparisons of a search whose entries are few enough to choose from
 
 # -- selection ------------------------------------------------------------------------------------
 
@@ -143,14 +145,32 @@ def searchsorted(f: Builder, a: Any, v: Any, side: str = "left", sorter: Any = N
 
 
 def _halving(f: Builder, table: Value, wanted: Value, side: str) -> Value:
-    """How many entries come before: each step adds a power of two, if so many do."""
-    n, count = table.shape[0], f.to_dtype(f.zeros_like(wanted), I32)
-    for bit in reversed(range(n.bit_length())):
-        more = count + (1 << bit)
-        entry = f.gather(table, f.minimum(more, n) - 1, dim=0)
-        enough = f.and_(f.le(more, n), _before(f, entry, wanted, side))
-        count = f.where(enough, more, count)
+    """How many entries come before, by comparisons without branches.
+
+    Of n + 1 answers, each comparison leaves half. What it leaves is as long for either outcome, so
+    the sizes are constants, and no entry behind the last one is asked for. (Khuong and Morin,
+    Array Layouts for Comparison-Based Searching, 2017)
+    """
+    left, count, outcomes = table.shape[0] + 1, f.constant(0, I32), list[tuple[Value, int]]()
+    while left > 1:
+        half = left // 2
+        if len(outcomes) < NEAR:
+            entry = _chosen(f, table, outcomes, half - 1)
+        else:
+            entry = f.gather(table, count + (half - 1), dim=0)
+        enough = _before(f, *f.match(entry, wanted), side)
+        outcomes.append((enough, half))
+        count = f.where(enough, count + half, count)
+        left -= half
     return count
+
+
+def _chosen(f: Builder, table: Value, outcomes: Sequence[tuple[Value, int]], at: int) -> Value:
+    """The entry at a place that some comparisons have moved: of a few, all are there."""
+    if not outcomes:
+        return f.reshape(f.slice(table, dim=0, start=at, stop=at + 1), ())
+    (enough, half), *rest = outcomes
+    return f.where(enough, _chosen(f, table, rest, at + half), _chosen(f, table, rest, at))
 
 
 def _before(f: Builder, table: Value, wanted: Value, side: str) -> Value:

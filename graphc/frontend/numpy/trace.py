@@ -22,7 +22,7 @@ where metrics is a dict. With `graphc.minimize` inside, the loss (or None) need 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from inspect import signature
 from typing import TYPE_CHECKING, Any
@@ -48,6 +48,7 @@ from graphc.frontend.numpy.batch_size import (
     same_but_for_lengths,
     size_notes,
 )
+from graphc.frontend.numpy.copied_trees import as_copy
 from graphc.frontend.numpy.declare import objectives
 from graphc.frontend.numpy.leaves import listed
 from graphc.frontend.numpy.notes import warn_of
@@ -118,6 +119,18 @@ class TracedStep:
             error.labels = ((blamed, REASONS[self.exact is not None]),)
             error.help = error.help or REMEDIES[self.exact is not None]
         return error
+
+    def tree(self, name: str, values: Mapping[str, Any]) -> Any:
+        """The params or the state with these values, as a copy; None where there is no state."""
+        form = self.params if name == "params" else self.state
+        return as_copy(form.build(values), name) if form else None
+
+    def leaves(self, name: str, tree: Any) -> dict[str, Any]:
+        """The values in such a tree, by variable. Raises G0806 if its form is another one."""
+        form = self.params if name == "params" else self.state
+        if form is None:
+            raise GraphcError("G0806", f"the step has no {name}", span=user_span())
+        return form.leaves(tree, name)
 
     def inputs(self, batch: Any) -> dict[str, Array]:
         """The arrays of a batch by input name. Raises G0806 if its tree has other leaves.

@@ -10,8 +10,9 @@ from graphc.inspect.folding.items import Item
 from graphc.inspect.folding.tree import BoxGroup, Fold, GroupTree
 from graphc.inspect.scene import Box, Kind, call_of, clean, clip, mesh_title, tooltip_of
 from graphc.ir.graph import Node
-from graphc.ir.types import TensorType, in_units
+from graphc.ir.types import TensorType
 from graphc.ops.collective import Conversion
+from graphc.support.units import size_text
 from graphc.text.printer import placement_text, type_text, value_name, value_text
 
 
@@ -126,7 +127,7 @@ def _held(tree: GroupTree, group: BoxGroup, members: Sequence[Item]) -> str:
     nodes = [m.node for m in members if m.kind is Kind.VARIABLE and m.node is not None]
     if len(nodes) > NAMED:
         size = sum(n.type.bytes for n in nodes)
-        return f"{len(nodes)} parameters, {in_units(size)}"
+        return f"{len(nodes)} parameters, {size_text(size)}"
     names = [n.name for n in nodes]
     path = group.title.replace("/", ".") + "."
     return few([n.rpartition(path)[2] if path in n else n for n in names])
@@ -142,7 +143,7 @@ def _written(tree: GroupTree, members: Sequence[Item]) -> str:
     written = [_short(m.name) for m in members if m.kind is Kind.END]
     own = [v for v in written if v in known and known[v].kind in ("param", "outer")]
     if len(own) > NAMED + 1:
-        return f"{len(own)} parameters, {in_units(sum(known[v].type.bytes for v in own))}"
+        return f"{len(own)} parameters, {size_text(sum(known[v].type.bytes for v in own))}"
     if not written:
         return few(list(dict.fromkeys(m.node.op.name for m in members if m.node is not None)))
     return few(own or written)
@@ -173,4 +174,4 @@ def _exchange(members: Sequence[Item], tree: GroupTree) -> str:
     assert first is not None
     over = f"over {first.op.attributes.get('axis', '')}"
     size = sum(tree.sent.get(m.node.name, 0.0) for m in members if m.node is not None)
-    return f"{over} · {in_units(round(size))}" if size else over
+    return f"{over} · {size_text(size)}" if size else over

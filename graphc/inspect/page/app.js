@@ -98,7 +98,7 @@ function showStage() {
   const s = data.stages[i], d = diffOf(i), graph = graphOf(i);
   const none = !d.added.size && !d.removed.length && !d.changed.size;
   const changes = i && none ? [" · changed nothing"] : i ? [" · ", el("span", { className: "plus" }, `+${d.added.size} added`), " ", el("span", { className: "minus" }, `−${d.removed.length} removed`), " ", el("span", { className: "tilde" }, `~${d.changed.size} changed`)] : [];
-  text.replaceChildren(el("b", {}, s.name + s.options), ` · ${graph.order.length} nodes`, ...changes, i ? ` · ${secondsText(s.seconds)} with its check · ` : " · ", s.purpose);
+  text.replaceChildren(el("b", {}, s.name + s.options), ` · ${graph.order.length} nodes`, ...changes, s.seconds ? ` · ${secondsText(s.seconds)} with its check · ` : " · ", s.purpose);
   text.title = text.textContent;
 }
 

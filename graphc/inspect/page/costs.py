@@ -3,12 +3,10 @@ graphc.analysis.traffic for what it sends)."""
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
-from itertools import chain
 from math import prod
 
-from graphc.analysis.work import multiply_adds
+from graphc.analysis.work import operations
 from graphc.ir.dims import parse_rule
 from graphc.ir.graph import Graph, Node
 from graphc.ir.placement import R, local_shape
@@ -53,14 +51,7 @@ def _operations(node: Node, types: list[TensorType], graph: Graph) -> float:
         return 0.0
     rule = parse_rule(node.op.dims(*types))
     shapes = [local_shape(t, graph.mesh) for t in (*types, node.type)]
-    *given, made = [
-        {d.letters for d in dims if not d.index} for dims in (*rule.operands, rule.result)
-    ]
-    found = Counter(letters for letters in chain(*given, made))
-    if min(found.values(), default=2) < 2:  # put side by side or moved, as by `concat`: a letter
-        return float(max(map(prod, shapes)))  # stands in one tensor only
-    adds = len(types) == 2 and not found.keys() <= made
-    return multiply_adds(rule, shapes) * (2 if adds else 1)
+    return operations(rule, shapes)
 
 
 def _beside(node: Node, graph: Graph) -> list[TensorType]:

@@ -190,15 +190,16 @@ const limitText = (k) => (k[1] >= 0 ? ` (${Math.round(100 * k[1])} % of what the
 
 // -- text ------------------------------------------------------------------------------------------
 
+/** Three digits, as graphc/support/units.py has them. */
 function amount(x, base, units) {
+  const rounded = (y) => (y < 1000 ? Number(y.toPrecision(3)) : Math.round(y));
   let i = 0;
-  while (Math.abs(x) >= base && i < units.length - 1) { x /= base; i++; }
-  const digits = i === 0 ? 0 : x < 10 ? 2 : x < 100 ? 1 : 0;
-  return `${x.toFixed(digits)} ${units[i]}`;
+  while (i < units.length - 1 && rounded(x / base) >= 1) { x /= base; i++; }
+  return `${rounded(x).toLocaleString("en")} ${units[i]}`;
 }
-const bytesText = (x) => amount(x, 1024, ["B", "KiB", "MiB", "GiB", "TiB", "PiB"]);
+const bytesText = (x) => amount(x, 1024, ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"]);
 const flopsText = (x) => amount(x, 1000, ["FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP"]);
-const secondsText = (x) => (x < 1e-6 ? `${(x * 1e9).toFixed(0)} ns` : x < 1e-5 ? `${(x * 1e6).toFixed(1)} µs` : x < 1e-3 ? `${(x * 1e6).toFixed(0)} µs` : x < 1 ? `${(x * 1e3).toFixed(1)} ms` : `${x.toFixed(2)} s`);
+const secondsText = (x) => amount(1e9 * x, 1000, ["ns", "µs", "ms", "s"]);
 const clipped = (text, n) => (text.length > n ? text.slice(0, n - 1) + "…" : text);
 
 function collectiveOf(record) {

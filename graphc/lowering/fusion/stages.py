@@ -10,6 +10,7 @@ from graphc.lowering.fusion.alike import AlikeKernels, KernelSource
 from graphc.lowering.fusion.build import Built, build, spilled
 from graphc.lowering.fusion.emit import Writer
 from graphc.lowering.fusion.fuse import Fusion, Group
+from graphc.lowering.fusion.index_ranges import Bounds, without_checks
 from graphc.lowering.fusion.known_checks import mark_known
 from graphc.lowering.fusion.rematerialize import readers, rematerialize
 from graphc.lowering.kernel.lowered import Host
@@ -21,8 +22,10 @@ from graphc.lowering.program.program import Instruction, Kernel
 
 def fuse(draft: Draft) -> None:
     """Group the nodes that one kernel runs, and note which values the groups store."""
+    bounds = dict[Version, Bounds]()
     for region in draft.regions:
         complete(draft, region)
+        region.nodes = without_checks(region.nodes, draft.facts.literals, bounds)
     mark_known(draft)
     for region in draft.regions:
         fuse_region(draft, region)

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 ALIGN = 64  # bytes: a cache line, and the widest vector
 
 
-def aligned(size: int) -> int:
+def aligned(size: int, align: int = ALIGN) -> int:
     """`size` rounded up to whole lines."""
-    return -(-size // ALIGN) * ALIGN
+    return -(-size // align) * align
 
 
 @dataclass

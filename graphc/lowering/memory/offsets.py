@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from graphc.lowering.memory.arena import Arena, aligned
+from graphc.lowering.memory.arena import ALIGN, Arena, aligned
 from graphc.lowering.memory.timeline import Life, Lives
 
 MOST = 1000  # blocks that are placed by size: it takes the square of their number
@@ -18,8 +18,12 @@ Sizes: TypeAlias = Mapping[int, int]  # bytes, by block
 Offsets: TypeAlias = tuple[dict[int, int], int]  # offset by block, and bytes of the arena
 
 
-def tightest(lives: Lives, sizes: Sizes) -> Offsets:
-    """Offsets such that blocks that live at one time lie apart, by the way that takes least."""
+def tightest(lives: Lives, sizes: Sizes, align: int = ALIGN) -> Offsets:
+    """Offsets such that blocks that live at one time lie apart, by the way that takes least.
+
+    align: bytes at whose multiples blocks begin
+    """
+    sizes = {b: aligned(sizes[b], align) for b in lives}
     plans = [in_order(lives, sizes)]
     if len(lives) <= MOST:
         plans.append(largest_first(lives, sizes))
@@ -27,7 +31,7 @@ def tightest(lives: Lives, sizes: Sizes) -> Offsets:
 
 
 def in_order(lives: Lives, sizes: Sizes) -> Offsets:
-    """Each block in the smallest gap that holds it, when its life begins."""
+    """Each block in the smallest gap that holds it, when its life begins. sizes: aligned"""
     born: dict[int, list[int]] = defaultdict(list)
     dies: dict[int, list[int]] = defaultdict(list)
     for b, life in lives.items():
@@ -36,14 +40,14 @@ def in_order(lives: Lives, sizes: Sizes) -> Offsets:
     arena, offsets = Arena(), dict[int, int]()
     for at in sorted(born.keys() | dies.keys()):
         for b in sorted(born[at], key=lambda b: -sizes[b]):
-            offsets[b] = arena.take(aligned(sizes[b]))
+            offsets[b] = arena.take(sizes[b])
         for b in dies[at]:
-            arena.give(offsets[b], aligned(sizes[b]))
+            arena.give(offsets[b], sizes[b])
     return offsets, arena.size
 
 
 def largest_first(lives: Lives, sizes: Sizes) -> Offsets:
-    """Each block as low as the larger ones allow, for as long as it lives.
+    """Each block as low as the larger ones allow, for as long as it lives. sizes: aligned
 
     (Pisarchyk, Lee 2020, "greedy by size")
     """
@@ -52,7 +56,7 @@ def largest_first(lives: Lives, sizes: Sizes) -> Offsets:
     when = _spans([life for _, life in order])
     taken = np.empty((3, 0), np.int64)  # start, stop, and which of the blocks it is; by start
     for k, (b, _) in enumerate(order):
-        size = aligned(sizes[b])
+        size = sizes[b]
         starts, stops, _ = taken[:, _meet(when[k], when[taken[2]])]
         ends = np.maximum.accumulate(np.append(0, stops))  # of all that begins before a gap
         wide = np.flatnonzero(starts - ends[:-1] >= size)

@@ -70,7 +70,8 @@ class _Pointers:
         every = lives_of(timeline, outputs)
         in_arena = (b for b in every if self.buffers[b].kind == "arena" and b not in fed)
         lives = {b: every[b] for b in in_arena}
-        offsets, size = tightest(lives, {b: self.buffers[b].bytes for b in lives})
+        sizes = {b: self.buffers[b].bytes for b in lives}
+        offsets, size = tightest(lives, sizes, self.draft.target.align)
         self.memories.append(Memory("arena", -1, size))
         self.pointer_of |= {b: Pointer(0, offset) for b, offset in offsets.items()}
         return size

@@ -52,7 +52,8 @@ def _terms(v: ValueTable, x: Kernel) -> list[ContractNode] | None:
         terms.append(replace(term, spec=spec, shape=read.layout.shape))
     first = terms[0]
     alike = all(t.spec == first.spec and _shapes(t) == _shapes(first) for t in terms)
-    return terms if alike and len(terms) >= FEWEST and first.dtype.bytes > 2 else None
+    wide = first.reads[0].dtype.bytes > 2
+    return terms if alike and len(terms) >= FEWEST and wide else None
 
 
 def _is_gone(v: ValueTable, read: Read) -> bool:

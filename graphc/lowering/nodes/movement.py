@@ -152,7 +152,7 @@ def _correlated(
         if 0 in rest.taps():
             nodes.append(v.map(x, "fill", (), result, target, apart=True))
             continue
-        part = v.temporary(target.shape, g.dtype, x.result)
+        part = v.temporary(target.shape, transpose.contract.dtype, x.result)
         read = Read(padded, room, g.dtype)
         nodes += entrywise(v, _remainder(transpose, rest, read, target, v.wrote(part), x))
         nodes.append(v.map(x, "copy", (v.read(part),), result, target, apart=True))
@@ -172,4 +172,5 @@ def _remainder(
     other = rest.other(transpose.contract.reads[1 - transpose.side])
     reads = (other, seen) if transpose.side else (seen, other)
     given = tuple(transpose.operand(k, read) for k, read in enumerate(reads))
-    return ContractNode(target.shape, transpose.spec, given, result, padded.dtype, x)
+    dtype = transpose.contract.dtype
+    return ContractNode(target.shape, transpose.spec, given, result, dtype, x)

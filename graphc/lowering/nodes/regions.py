@@ -21,14 +21,16 @@ from graphc.lowering.program.program import (
     reads,
     writes,
 )  # fmt: skip
+from graphc.lowering.target import LoweringTarget
 from graphc.ops.collective import Accumulation
 
 
 def to_nodes(
-    program: Program, shared_variables: frozenset[str] | None, here: int | None = None
-) -> Draft:
-    """The regions of a program. shared_variables, here: as `graphc.lowering.lower.lower` has
-    them."""
+    program: Program, shared_variables: frozenset[str] | None, here: int | None,
+    target: LoweringTarget,
+) -> Draft:  # fmt: skip
+    """The regions of a program. shared_variables, here, target: as `graphc.lowering.lower.lower`
+    has them."""
     together = program.mesh.devices if here is None else here
     facts = facts_of(program, together if shared_variables is not None else 1)
     values = ValueTable.of(program, facts)
@@ -38,10 +40,10 @@ def to_nodes(
     *parts, last, commit = program.parts
     items = [cutter.items(part, loop=i % 2 == 1) for i, part in enumerate(parts)]
     before, tail = cutter.items(last), Region()
-    if before and isinstance(before[-1], Region) and not before[-1].home:
+    if before and cutter.goes_on(before[-1], commit):
         tail = before.pop()  # type: ignore[assignment]
     items += [before, cutter.items(commit, begun=tail)]
-    return Draft(program, facts, values, items, once, _shared(program, values, items))
+    return Draft(program, facts, values, items, target, once, _shared(program, values, items))
 
 
 class _Regions:
@@ -67,6 +69,13 @@ class _Regions:
         self.values.later_turn = False
         pairs = zip(first, later, strict=True)
         return [x for a, b in pairs for x in ((a,) if isinstance(a, Host) else (a, b))]
+
+    def goes_on(self, last: Item, part: Sequence[Instruction]) -> bool:
+        """Whether a part may begin in the region that is the last item before it: all devices run
+        it, or those that run what comes first."""
+        if not isinstance(last, Region):
+            return False
+        return not last.home or (bool(part) and last.home == self._home(part[0]))
 
     def _turn(self, part: Sequence[Instruction], turn: Turn, region: Region) -> Iterator[Item]:
         region.turn = turn

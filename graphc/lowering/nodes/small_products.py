@@ -46,22 +46,27 @@ def entrywise(v: ValueTable, node: ContractNode) -> list[LoopNode]:
     letters = None if v.facts.exact or node.dtype.bytes < 4 else _letters(node)
     if letters is None or not isinstance(node.instruction, Kernel):
         return [node]
-    domain = letters.domain
+    domain, wider = letters.domain, list[LoopNode]()
     shape = tuple(letters.sizes[x] for x in domain)
     sides = parse_spec(node.spec)[:2]
     reads = tuple(
         replace(read, layout=read.layout.repeated(shape, tuple(map(domain.index, side))))
         for read, side in zip(node.reads, sides, strict=True)
     )
+    for k, read in enumerate(reads):
+        if read.dtype != node.dtype:  # half precision, of which the sums are not rounded
+            wide = v.temporary(shape, node.dtype, node.result.buffer)
+            wider.append(v.map(node.instruction, "cast", (read,), v.wrote(wide)))
+            reads = (*reads[:k], v.read(wide), *reads[k + 1 :])
     over = tuple(d for d, x in enumerate(domain) if x in letters.summed and shape[d] > 1)
     if not over:
-        return [v.map(node.instruction, "mul", reads, node.result)]
+        return [*wider, v.map(node.instruction, "mul", reads, node.result)]
     part = v.temporary(shape, node.dtype, node.result.buffer)
     product = v.map(node.instruction, "mul", reads, v.wrote(part))
     fold = ReduceNode(
         shape, over, "sum", (v.read(part),), node.result, node.dtype, node.instruction
     )
-    return [product, *in_parts(v, fold)]
+    return [*wider, product, *in_parts(v, fold)]
 
 
 def _letters(node: ContractNode) -> _DimLetters | None:

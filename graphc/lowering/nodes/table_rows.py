@@ -3,7 +3,8 @@
     indices ──Chained──► links ──► 'chain': the sums of rows of equal indices, each at the first
                                └─► 'first_rows': these are added to a table, in place
 
-Where it is known that only such sums are there, and zeros, a table's row is touched once.
+Where it is known that only such sums are there, and zeros, a table's row is touched once; or all of
+a short table is (nodes/short_tables.py), without links.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from math import prod
 from graphc.ir.op import Op
 from graphc.ir.orders import Order
 from graphc.ir.types import BOOL, I32
-from graphc.lowering.nodes.nodes import LinkNode, LoopNode, Read, Version
-from graphc.lowering.nodes.values import IndexSource, ValueTable
+from graphc.lowering.nodes.nodes import LinkNode, LoopNode, MapNode, Read, Version
+from graphc.lowering.nodes.short_tables import added_as_table, is_shorter
+from graphc.lowering.nodes.values import ChainedRows, IndexSource, ValueTable
 from graphc.lowering.program.program import Kernel
 from graphc.lowering.program.strides import MemoryLayout
 from graphc.ops.rows import RowAdd, RowJoin, RowSum
@@ -37,14 +39,15 @@ def of_rows(v: ValueTable, x: Kernel, op: Op) -> list[LoopNode] | None:
             return None
 
 
-def keep_zeros(v: ValueTable, op: Op, reads: Sequence[Read], result: Version) -> None:
+def keep_zeros(v: ValueTable, op: Op, node: MapNode) -> None:
     """Note that the result is zero where operands are, if the op is linear in these."""
-    sources = [v.chained.get(r.value) if _is_dense(r) else None for r in reads]
-    sets = [tuple(range(len(reads)))] if op.jointly_linear else op.linear
+    sources = [v.chained.get(r.value) if _is_dense(r) else None for r in node.reads]
+    sets = [tuple(range(len(sources)))] if op.jointly_linear else op.linear
+    made_by = dict.fromkeys(n for rows in sources if rows for n in rows.made_by)
     for slots in sets:
-        ids = {sources[k] for k in slots}
+        ids = {rows.ids if rows else None for rows in (sources[k] for k in slots)}
         if len(ids) == 1 and (only := ids.pop()) is not None:
-            v.chained[result] = only
+            v.chained[node.result] = ChainedRows(only, (*made_by, node))
 
 
 def _is_dense(read: Read) -> bool:
@@ -122,9 +125,10 @@ def _sum(
     seen = Read(links, _along(links, ids, shape), I32)
     result = v.wrote(x.result if into is None else into)
     name = "chain:tree" if op.order is Order.TREE else "chain"
-    nodes.append(v.map(x, name, (rows, seen), result, limit=count))
+    sums = v.map(x, name, (rows, seen), result, limit=count)
+    nodes.append(sums)
     if _is_dense(ids):
-        v.chained[result] = _source_of(ids)
+        v.chained[result] = ChainedRows(_source_of(ids), (sums,))
     return nodes
 
 
@@ -135,7 +139,8 @@ def _add(
     table, ids, rows = reads
     buffer, shape = v.buffers[x.result if into is None else into], rows.layout.shape
     whole = MemoryLayout.dense(buffer.shape)
-    joined = _is_dense(rows) and _is_dense(ids) and v.chained.get(rows.value) == _source_of(ids)
+    chained = v.chained.get(rows.value) if _is_dense(rows) and _is_dense(ids) else None
+    joined = chained is not None and chained.ids == _source_of(ids)
     if 0 not in shape and not joined and buffer.dtype != rows.dtype:
         return None  # rounded at every addition, in an order of its own
     nodes = list[LoopNode]()
@@ -147,6 +152,8 @@ def _add(
         result = v.wrote(buffer.id)
     if 0 in shape:
         return nodes
+    if chained is not None and joined and is_shorter(v, chained, ids, buffer):
+        return [*nodes, *added_as_table(v, x, chained, ids, result)]
     linking, links = _linked(v, x, ids, buffer.shape[0])
     target = MemoryLayout(shape, (*(0,) * len(ids.layout.shape), *whole.strides[1:]), 0)
     at = Read(ids.value, _along(ids, ids, shape), ids.dtype)

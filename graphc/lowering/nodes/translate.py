@@ -119,9 +119,9 @@ def _of_kernel(v: ValueTable, x: Kernel) -> list[LoopNode] | None:
 
 def _elementwise(v: ValueTable, x: Kernel, op: Op) -> LoopNode:
     reads = tuple(map(v.read, x.operands))
-    result = v.wrote(x.result)
-    keep_zeros(v, op, reads, result)
-    return v.map(x, "copy" if op.view else op.name, reads, result)
+    node = v.map(x, "copy" if op.view else op.name, reads, v.wrote(x.result))
+    keep_zeros(v, op, node)
+    return node
 
 
 def starts_from_nothing(x: Instruction) -> bool:

@@ -64,7 +64,7 @@ def with_transposed_copies(v: ValueTable, nodes: Sequence[LoopNode]) -> list[Loo
 
 
 def _across(node: LoopNode) -> _Operand | None:
-    if not isinstance(node, ContractNode) or node.dtype.bytes == 2:
+    if not isinstance(node, ContractNode) or node.reads[0].dtype.bytes == 2:
         return None
     left, right, out = parse_spec(node.spec)
     batch, inner, rows, cols = grouped_letters(node.spec)

@@ -36,6 +36,15 @@ IndexSource: TypeAlias = tuple[Version, int]  # the first so many entries of a v
 
 
 @dataclass(frozen=True)
+class ChainedRows:
+    """A value that is zero but where chains of equal indices begin: these indices, and the nodes
+    that make it, from the sums over chains on."""
+
+    ids: IndexSource
+    made_by: tuple[MapNode, ...]
+
+
+@dataclass(frozen=True)
 class Facts:
     """What is known of a program before its instructions become nodes; see nodes/facts.py.
 
@@ -101,7 +110,7 @@ class ValueTable:
     run_by: Home = ()
     later_turn: bool = False
     links: dict[tuple[Home, IndexSource], Version] = field(default_factory=dict)
-    chained: dict[Version, IndexSource] = field(default_factory=dict)
+    chained: dict[Version, ChainedRows] = field(default_factory=dict)
     sections: SectionTable = field(default_factory=SectionTable)
     section_of: dict[tuple[Section, int], int] = field(default_factory=dict)
     positions: dict[PositionNumber, int] = field(default_factory=dict)
@@ -136,6 +145,10 @@ class ValueTable:
         """The value after one more write."""
         self.versions[buffer] = self.versions.get(buffer, 0) + 1
         return Version(buffer, self.versions[buffer])
+
+    def holds(self, value: Version) -> bool:
+        """Whether a buffer still holds a value."""
+        return self.versions.get(value.buffer, 0) == value.version
 
     def forget_links(self) -> None:
         """Forget what was computed in one turn of a loop: it does not exist in another one."""

@@ -36,12 +36,11 @@ from graphc.lowering.kernel.code import (
 )
 from graphc.lowering.nodes.section_table import SectionTable
 from graphc.lowering.program.program import Buffer
+from graphc.lowering.target import LoweringTarget
 from graphc.lowering.tiling.row_access import KernelAxes, Part, cuts, row_axes
 
 Pair: TypeAlias = tuple[Built, str]
 FLOATS = (F16, BF16, F32, F64)
-LEAST = 1 << 18  # bytes of a value that is worth a group
-SMALL = 1 << 16  # bytes of an operand that every tile may read
 
 
 @dataclass
@@ -79,9 +78,10 @@ class TileGroups:
         pairs: Sequence[Pair],
         buffers: Sequence[Buffer],
         shared: set[int],
+        target: LoweringTarget,
         sections: SectionTable | None = None,
     ) -> None:
-        self.pairs, self.buffers, self.shared = pairs, buffers, shared
+        self.pairs, self.buffers, self.shared, self.target = pairs, buffers, shared, target
         self.sections = sections or SectionTable()
         self.writes = [_touched(built, True) for built, _ in pairs]
         self.reads = [_touched(built, False) for built, _ in pairs]
@@ -108,7 +108,7 @@ class TileGroups:
         return prod(self.buffers[b].shape)
 
     def is_large(self, b: int) -> bool:
-        return self.buffers[b].bytes >= LEAST
+        return self.buffers[b].bytes >= self.target.tiled
 
     def _is_fresh(self, b: int) -> bool:
         """Whether a buffer is written by one kernel, before anybody reads it."""
@@ -245,7 +245,7 @@ class TileGroups:
             of_side = [a for a in x.axes if a.strides[k]]
             outer = any(a.rows and a.rows[1] > rows[1] for a in of_side)
             size = x.kernel.params[x.reaches[k].slot].dtype.bytes
-            if not outer and prod(a.size for a in of_side) * size > SMALL:
+            if not outer and prod(a.size for a in of_side) * size > self.target.reread:
                 return False
         return True
 

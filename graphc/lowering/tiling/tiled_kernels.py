@@ -25,33 +25,33 @@ from graphc.lowering.kernel.code import (
 from graphc.lowering.memory.arena import aligned
 from graphc.lowering.nodes.section_table import SectionTable
 from graphc.lowering.program.program import Buffer
+from graphc.lowering.target import LoweringTarget
 from graphc.lowering.tiling.row_access import KernelAxes, cut
 from graphc.lowering.tiling.row_tiling import Pair, TileGroup, TileGroups
 from graphc.lowering.tiling.scratch_reuse import laid_out
 from graphc.lowering.tiling.tile_code import Behind, Frame, step, total_dtype, without
 from graphc.support.memo import Memo
 
-CACHE = 3 << 18  # bytes of what lives between the steps: most of a second-level cache
-FEW = 16  # rows for which a product is hardly worth its packing
-
 
 def tile(draft: Draft) -> None:
     """Stage 5 of the lowering: join kernels of a region that pass rows on to each other."""
     buffers, sections = draft.buffers, draft.values.sections
     for region in draft.regions:
-        region.built = in_blocks(region.built, buffers, draft.shared, draft.facts.exact, sections)
+        region.built = in_blocks(
+            region.built, buffers, draft.shared, draft.facts.exact, draft.target, sections
+        )
 
 
 def in_blocks(
     pairs: Sequence[Pair], buffers: Sequence[Buffer], shared: set[int], exact: bool,
-    sections: SectionTable | None = None,
+    target: LoweringTarget, sections: SectionTable | None = None,
 ) -> list[Pair]:  # fmt: skip
     """The kernels of a region, those of each group as one.
 
     shared: buffers that must be in memory after the region. exact: no sum is made in other parts
     than by the kernel alone. sections: those that kernels read and write
     """
-    tile_groups = TileGroups(pairs, buffers, shared, sections)
+    tile_groups = TileGroups(pairs, buffers, shared, target, sections)
     if not tile_groups.groups:
         return list(pairs)
     alike = Memo[_Joined]()
@@ -152,10 +152,12 @@ class _Joining:
         if exact and self.tile_group.sums:
             return Frame(self.tile_group.rows, length)
         per_row = self._laid_out(64)[1] / 64
-        rows = max(FEW, int(CACHE / max(per_row, 1)))
+        target = self.tile_groups.target
+        rows = max(target.tile_rows, int(target.cache / max(per_row, 1)))
         parts = -(-length // rows)
         rows = -(-length // parts)
-        return Frame(self.tile_group.rows, length if parts == 1 else -(-rows // FEW) * FEW)
+        whole = -(-rows // target.tile_rows) * target.tile_rows
+        return Frame(self.tile_group.rows, length if parts == 1 else whole)
 
     def _laid_out(self, rows: int) -> tuple[dict[int, int], int]:
         """Where the rows of own values lie, and the bytes of all."""

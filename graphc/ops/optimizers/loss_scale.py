@@ -1,9 +1,10 @@
 """Loss scaling: keeps small gradients of half precision from vanishing.
 
 The backward pass starts from a scale instead of 1, and gradients are divided by it before they are
-used. If one of them is not finite, the scale was too large: nothing is updated, and the scale is
-reduced. At that point gradients are sums over the whole mesh, so all devices make the same
-decision.
+used. If one of them is not finite, the scale was too large: nothing is updated, not even a state of
+the step itself, and the scale is reduced. At that point gradients are sums over the whole mesh, so
+all devices make the same decision. A server that gets gradients of older variables gets their scale
+with them.
 """
 
 from __future__ import annotations
@@ -15,8 +16,16 @@ from graphc.ir.builder import Builder, Value
 from graphc.ir.graph import Variable
 from graphc.ir.op import record
 from graphc.ir.types import F32, I32, I64, TensorType
-from graphc.ops.optimizers.optimizer import Gradients, Moment, Slots, Transform, Values
+from graphc.ops.optimizers.optimizer import (
+    Gradients,
+    Moment,
+    Slots,
+    Transform,
+    Values,
+    in_dtype,
+)  # fmt: skip
 from graphc.ops.sparse import entries
+from graphc.ops.unary import GradientScale
 
 
 @record
@@ -46,14 +55,20 @@ class LossScale(Transform):
         return True
 
     def moves(self, at: Moment, given: Gradients, slots: Slots) -> tuple[Gradients, Slots]:
-        inverse = 1.0 / self._scale(at.f)
-        return {v: at.scaled(g, inverse) for v, g in given.items()}, {v: {} for v in given}
+        return self._unscaled(at, given), {v: {} for v in given}
+
+    def _unscaled(self, at: Moment, given: Gradients) -> Gradients:
+        inverse = 1.0 / at.f.add(GradientScale(), [self._scale(at.f)])
+        return {v: at.scaled(g, inverse) for v, g in given.items()}
 
     def settled(
         self, at: Moment, grads: Gradients, old: tuple[Values, Slots], new: tuple[Values, Slots]
     ) -> tuple[Values, Slots]:
         f = at.f
-        finite = f.eq(self._overflows(f, map(entries, grads.values())), 0)
+        given = {v: in_dtype(f, g, at.params[v].dtype) for v, g in grads.items()}
+        finite = f.eq(self._overflows(f, map(entries, self._unscaled(at, given).values())), 0)
+        for v in at.states:
+            f.updates[v] = f.where(finite, Value(f, f.updates[v]), f.read(v)).name
         self._follow(f, finite, at.step)
 
         def chosen(now: Value, before: Value) -> Value:

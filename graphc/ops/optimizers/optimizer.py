@@ -34,6 +34,7 @@ class Moment:
 
     params: at least f32. step: i64, counted from 0. t: f64, counted from 1. rates: those of the
     optimizer, by the name that a report has. loss: the number of the loss, as in `loss2`.
+    states: those that the step updates itself.
     """
 
     f: Builder
@@ -42,6 +43,7 @@ class Moment:
     t: Value
     rates: Mapping[str, Rate] = field(default_factory=dict)
     loss: str = ""
+    states: Sequence[str] = ()
 
     def rate(self, rate: Rate) -> float | Value:
         """The rate at this step: a number, or an f64 scalar."""
@@ -173,16 +175,18 @@ class Optimizer(Transform):
         slots: Slots,
         step: Value,
         loss: str = "",
+        states: Sequence[str] = (),
     ) -> tuple[Values, Slots]:
         """New values of the variables and of their slots; step counts updates from 0 (i64).
 
         loss: the number of the loss, for names of reports: "", "2", ...
+        states: those that the step updates itself, which keep their values if an update is skipped
         """
         dtypes = {v: wide(x.dtype) for v, x in params.items()}
         values = {v: f.to_dtype(x, dtypes[v]) for v, x in params.items()}
         t = f.to_dtype(step, F64) + 1.0
-        at = Moment(f, values, step, t, self.rates(), loss)
-        given = {v: _in_dtype(f, g, dtypes[v]) for v, g in grads.items()}
+        at = Moment(f, values, step, t, self.rates(), loss, states)
+        given = {v: in_dtype(f, g, dtypes[v]) for v, g in grads.items()}
         moves, new_slots = self.scoped_moves(at, self.taken(at, given), slots)
         new: Values = {}
         for v, x in params.items():
@@ -194,7 +198,8 @@ class Optimizer(Transform):
         return self.settled(at, grads, (params, slots), (new, new_slots))
 
 
-def _in_dtype(f: Builder, g: Gradient, dtype: DType) -> Gradient:
+def in_dtype(f: Builder, g: Gradient, dtype: DType) -> Gradient:
+    """A gradient in another dtype."""
     return mapped(g, lambda x: f.to_dtype(x, dtype))
 
 

@@ -83,9 +83,11 @@ def _minimize(f: Builder, graph: Graph, objective: Objective, order: Orders, spa
         slots = {v: _slots(f, graph.variables[v], objective) for v in used}
         step = _count(f, objective, only_objective=len(graph.objectives) == 1)
         before = dict(f.updates)
+        states = [v for v in graph.updates if graph.variables[v].kind == "state"]
         optimizer = attached(f, objective.optimizer, [Value(f, x) for x in objective.operands])
         number = _number(graph, objective)
-        new, new_slots = optimizer.apply(f, params, used, slots, step, number)
+        new, new_slots = optimizer.apply(f, params, used, slots, step, number, states)
+        before |= {v: f.updates[v] for v in states}
         for v, value in new.items():
             f.updates[v] = value.name
             for slot, slot_value in new_slots[v].items():

@@ -1,4 +1,5 @@
-"""The pass `hierarchical`: sum within a host before sending to other hosts, each device a part.
+"""The pass `hierarchical`: sum within a host before sending to other hosts, each device a part; and
+gather so.
 
 A sum over two levels, such as the devices of a host and then the hosts, sends every value whole
 over the slow link from every device. If the devices of a host first share the sum between them, so
@@ -6,12 +7,19 @@ that each has a part, they send only these parts over the slow link, and gather 
 fast one (Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms, 2009; NCCL's and Horovod's
 hierarchical all-reduce).
 
+A sum over one level of which each device keeps a part over the slow link, as under ZeRO, is one
+over both levels, too. And what is gathered over the slow link is the same on all devices of a host:
+each gathers a part, and the rest from its host.
+
 Every entry is added over the same devices in the same order as before: only who adds it differs.
-So the bits stay, in every order of sums. Levels that are summed as balanced trees, the minor one
-first, also make the balanced tree over all their devices, if the minor level has l = 2**k of them:
-device i of host h is leaf h * l + i, so a host's leaves begin at a multiple of 2**k, and are the
-piece (k, h * l) of `graphc.ir.leaf_tree`. The tree has every such piece as a node, and above them
-it is the balanced tree over the hosts. With another l, a host's leaves are no node of the tree.
+So the bits stay, in every order of sums. If the order is the transport's own (`add_n`), the nearest
+levels are summed first, whichever came first: such a sum may be rounded differently.
+
+Levels that are summed as balanced trees, the minor one first, also make the balanced tree over all
+their devices, if the minor level has l = 2**k of them: device i of host h is leaf h * l + i, so a
+host's leaves begin at a multiple of 2**k: the piece (k, h * l) of `graphc.ir.leaf_tree`. The tree
+has every such piece as a node, and above them it is the balanced tree over the hosts. With
+another l, a host's leaves are no node of the tree.
 
 A sum over leaves, which is the same tree on any devices, is one conversion through all levels, and
 stays as it is: what a host has of it is a forest, which no value of the graph holds. There, each
@@ -20,19 +28,21 @@ process first makes the additions of its own (graphc.runtime.transports.local_fi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
 from graphc.ir.graph import Because, Graph, Node
-from graphc.ir.placement import LINKS, Partial, R, Split, local_shape
+from graphc.ir.orders import Order
+from graphc.ir.placement import LINKS, Mesh, Partial, R, Split, State, local_shape
 from graphc.ir.rewriter import Rewriter
 from graphc.ir.types import TensorType
 from graphc.ops.collective import Conversion
 from graphc.ops.conversion_table import conversion_over
 from graphc.passes.base import Pass, register_pass
+from graphc.passes.partitioning.sums_together import with_sums_together
 from graphc.passes.placing.links import price
-from graphc.passes.placing.route import LATENCY
+from graphc.passes.placing.route import LATENCY, crossing
 
 
 @register_pass
@@ -42,6 +52,9 @@ class Hierarchical(Pass):
     before:  %a = all_reduce %g {axis="local"} ; %b = all_reduce %a {axis="host"}
     after:   %a = reduce_scatter %g {axis="local", dim=0} ; %b.part = all_reduce %a {axis="host"}
              %b = all_gather %b.part {axis="local", dim=0}
+
+    A value that is gathered over a slow link, and which all devices of a host get, is gathered in
+    parts in the same way.
     """
 
     optional = True
@@ -49,12 +62,13 @@ class Hierarchical(Pass):
     def run(self, graph: Graph) -> Graph:
         if len({a.link for a in graph.mesh.space}) < 2:
             return graph
-        found = list(_chains(graph))
-        chains = {c[0].name: plan for c in found if (plan := _in_parts(graph, c)) is not None}
-        if not chains:
+        useful = {n.name for plan in _plans(with_sums_together(graph)) for n in plan.chain}
+        graph = with_sums_together(graph, useful)
+        plans = _plans(graph)
+        if not plans:
             return graph
-        last = {plan.chain[-1].name: plan for plan in chains.values()}
-        between = {n.name for plan in chains.values() for n in plan.chain}
+        last = {plan.chain[-1].name: plan for plan in plans}
+        between = {n.name for plan in plans for n in plan.chain}
         work = Rewriter(graph)
         for node in graph:
             if node.name in last:
@@ -64,11 +78,21 @@ class Hierarchical(Pass):
         return work.finish()
 
 
+def _plans(graph: Graph) -> list[_Plan]:
+    chains = (*_chains(graph), *((node,) for node in graph if _is_gather(node)))
+    return [plan for chain in chains if (plan := _in_parts(graph, chain)) is not None]
+
+
 @dataclass(frozen=True)
 class _Plan:
-    """How a chain of sums is done in parts. dims: the dim that each fast axis scatters."""
+    """How a chain of sums, or a gather, is done in parts.
+
+    order: in which order its axes are converted; dims: the dim that each fast axis scatters, in
+    that order
+    """
 
     chain: tuple[Node, ...]
+    order: tuple[Node, ...]
     dims: dict[str, int]
 
 
@@ -90,28 +114,68 @@ def _chains(graph: Graph) -> Iterator[tuple[Node, ...]]:
 
 
 def _is_sum(node: Node) -> bool:
+    """Whether a node adds up over one axis, for all of its devices or a part for each."""
     op = node.op
     if not isinstance(op, Conversion) or op.over != "space" or len(op.axes) != 1:
         return False
-    return isinstance(op.states[0], Partial) and op.states[1] == R
+    return isinstance(op.states[0], Partial) and (op.states[1] == R or _is_split(op.states[1]))
+
+
+def _is_gather(node: Node) -> bool:
+    op = node.op
+    if not isinstance(op, Conversion) or op.over != "space" or len(op.axes) != 1:
+        return False
+    return _is_split(op.states[0]) and op.states[1] == R
+
+
+def _is_split(state: State) -> bool:
+    return isinstance(state, Split)
 
 
 def _in_parts(graph: Graph, chain: tuple[Node, ...]) -> _Plan | None:
-    """How to do a chain in parts; None if it is not cheaper."""
+    """How to do a chain in parts; None if it is not cheaper, or if it would change the bits of a
+    sum that has an order."""
+    order = _nearest_first(graph, chain)
+    plan = _Plan(chain, order, _dims(graph, chain, order))
+    first = [_axis(n) for n in order if _axis(n) in plan.dims]
+    in_order = first == [_axis(n) for n in order[: len(first)]]
+    if not plan.dims or not in_order or (steps := _steps(graph, plan)) is None:
+        return None
+    return plan if _cost(graph, steps) < _cost(graph, chain) else None
+
+
+def _nearest_first(graph: Graph, chain: tuple[Node, ...]) -> tuple[Node, ...]:
+    """The sums of a chain, those over the fastest links first if no order is asked for."""
+    orders = {n.op.order for n in chain if isinstance(n.op, Conversion)}
+    if not orders <= {None, Order.ADD_N}:
+        return chain
+    return tuple(sorted(chain, key=lambda n: LINKS.index(graph.mesh.axis(_axis(n)).link)))
+
+
+def _dims(graph: Graph, chain: tuple[Node, ...], order: tuple[Node, ...]) -> dict[str, int]:
+    """The dim that each axis scatters that is faster than the slowest one.
+
+    Of a gather these are axes along which all devices have the same.
+    """
     mesh, t = graph.mesh, graph[chain[0].operands[0]].tensor
     slowest = LINKS.index(mesh.link(_axis(n) for n in chain))
+    kept = {s.dim for _, s in chain[-1].tensor.placement if isinstance(s, Split)}
+    axes = [_axis(n) for n in order if _sums_for_all(n)]
+    if _is_gather(chain[0]):
+        axes = [a.name for a in mesh.space if a.size > 1 and t.placement[a.name] == R]
+        axes.sort(key=lambda a: LINKS.index(mesh.axis(a).link))
     dims: dict[str, int] = {}
-    for node in chain:
-        axis = _axis(node)
+    for axis in axes:
         fast = LINKS.index(mesh.axis(axis).link) < slowest
-        if fast and (dim := _dim(graph, t, axis)) is not None:
+        if fast and (dim := _dim(mesh, t, axis, kept)) is not None:
             dims[axis] = dim
             t = t.placed(t.placement.with_state(mesh, axis, Split(dim)))
-    plan = _Plan(chain, dims)
-    in_order = [_axis(n) for n in chain[: len(dims)]] == list(dims)  # else the bits would change
-    if not dims or not in_order or _cost(graph, list(_steps(graph, plan))) >= _cost(graph, chain):
-        return None
-    return plan
+    return dims
+
+
+def _sums_for_all(node: Node) -> bool:
+    assert isinstance(node.op, Conversion)
+    return isinstance(node.op.states[0], Partial) and node.op.states[1] == R
 
 
 def _axis(node: Node) -> str:
@@ -119,12 +183,13 @@ def _axis(node: Node) -> str:
     return node.op.axis
 
 
-def _dim(graph: Graph, t: TensorType, axis: str) -> int | None:
+def _dim(mesh: Mesh, t: TensorType, axis: str, kept: Collection[int]) -> int | None:
     """The dim of which parts differ least in length, the first such; None if none can be cut.
 
-    A dim that another axis splits is left alone: parts of parts would have to be joined in order.
+    A dim that another axis splits, before or after that, is left alone: parts of parts would have
+    to be joined in order.
     """
-    mesh, splits = graph.mesh, [s.dim for _, s in t.placement if isinstance(s, Split)]
+    splits = {s.dim for _, s in t.placement if isinstance(s, Split)} | {*kept}
     n = mesh.axis(axis).size
 
     def padded(dim: int) -> float:
@@ -135,25 +200,31 @@ def _dim(graph: Graph, t: TensorType, axis: str) -> int | None:
     return min(dims, key=padded, default=None)
 
 
-def _steps(graph: Graph, plan: _Plan) -> Iterator[Node]:
-    """The conversions in parts, without their operands: names are those of the chain."""
-    mesh = graph.mesh
-    t = graph[plan.chain[0].operands[0]].tensor
-    parts = [n for n in plan.chain if _axis(n) in plan.dims]
-    for node in (*parts, *(n for n in plan.chain if n not in parts)):
-        op, axis = node.op, _axis(node)
-        assert isinstance(op, Conversion)
-        state = Split(plan.dims[axis]) if axis in plan.dims else R
-        step = conversion_over("space", axis, op.states[0], state, op.order)
-        assert step is not None, f"{op} can't be scattered"
+def _steps(graph: Graph, plan: _Plan) -> list[Node] | None:
+    """The conversions in parts, without their operands: names are those of the chain. None if a
+    part of a dim would have to be cut across the parts of another axis."""
+    mesh, model = graph.mesh, plan.chain[-1]
+    t, steps = graph[plan.chain[0].operands[0]].tensor, list[Node]()
+    parts = {axis: Split(dim) for axis, dim in plan.dims.items()}
+    own = {_axis(n): n for n in plan.order}
+    wanted: list[tuple[str, State]] = [(a, s) for a, s in parts.items() if a not in own]
+    wanted += [(a, parts[a] if a in parts else _after(n)) for a, n in own.items()]
+    wanted += [(a, R) for a in reversed(parts)]
+    for axis, state in wanted:
+        have, node = t.placement[axis], own.get(axis, model)
+        if crossing(mesh, t.placement, mesh.axis(axis), have, state):
+            return None
+        order = node.op.order if isinstance(node.op, Conversion) else None
+        step = conversion_over("space", axis, have, state, order)
+        assert step is not None, f"{have} can't be converted to {state} along {axis}"
         t = t.placed(t.placement.with_state(mesh, axis, state))
-        yield replace(node, op=step, type=t)
-    for node in reversed(parts):
-        axis = _axis(node)
-        step = conversion_over("space", axis, Split(plan.dims[axis]), R)
-        assert step is not None
-        t = t.placed(t.placement.with_state(mesh, axis, R))
-        yield replace(node, op=step, type=t)
+        steps.append(replace(node, op=step, type=t))
+    return steps
+
+
+def _after(node: Node) -> State:
+    assert isinstance(node.op, Conversion)
+    return node.op.states[1]
 
 
 def _cost(graph: Graph, steps: Sequence[Node]) -> float:
@@ -173,16 +244,17 @@ def _write(work: Rewriter, plan: _Plan) -> None:
     """Add the conversions; the last one has the name of the sum."""
     first, last = plan.chain[0], plan.chain[-1]
     (x,) = work.moved(first).operands
-    *steps, end = _steps(work.graph, plan)
+    steps = _steps(work.graph, plan)
+    assert steps is not None
     over = "+".join(_axis(n) for n in plan.chain if _axis(n) not in plan.dims)
     link = work.graph.mesh.link(over.split("+"))
-    for step in (*steps, end):
+    for step in steps:
         assert isinstance(step.op, Conversion)
         before, after = step.op.states
         rule = f"{step.op.axis}: {before} -> {after}"
         reason = f"only parts are sent along {over}, over {link}"
         why = (last.because or Because("", "")).restated("hierarchical", rule, reason)
-        if step is end:
+        if step is steps[-1]:
             work.put(replace(last, op=step.op, operands=(x,), type=step.type, because=why))
         else:
             name = f"{last.name}.{step.op.name}"

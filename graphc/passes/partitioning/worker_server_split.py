@@ -5,7 +5,8 @@ computes everything from there to the new variables, with its own, newest values
 named results of its graph, which are inputs of the servers' graphs.
 
 What is sent:
-  a gradient, as `minimize` receives it; a gradient of rows is sent as rows and indices;
+  a gradient, as `minimize` receives it; a gradient of rows is sent as rows and indices; if the loss
+  was scaled, the scale that the worker read, as the server's may be a newer one;
   if an update of the user's needs the batch: the last value before the newest state is used, but at
   the latest the one in which the examples have been summed (a batch statistic, a count);
   a value that combines several of these and needs no variable (a clipped gradient, the decision
@@ -138,8 +139,9 @@ class Cut:
         roots = self.graph.updates.values()
         needed = _above(self.graph, roots, first)
         joined = self._joined(needed, first)
-        ends = _above(self.graph, roots, first | joined)
-        sent = [x for x in self.graph.nodes if x in ends and (x in first or x in joined)]
+        made = {x for x in joined if not self.graph[x].op.lazy}  # one number is sent as one
+        ends = _above(self.graph, roots, first | made)
+        sent = [x for x in self.graph.nodes if x in ends and (x in first or x in made)]
         return {x: self.gradients.get(x, SENT + x) for x in sent}
 
     def _first(self) -> set[str]:

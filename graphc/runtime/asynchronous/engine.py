@@ -37,7 +37,7 @@ from graphc.runtime.asynchronous.worker import Worker
 from graphc.runtime.backends.backend import Backend
 from graphc.runtime.backends.plugins import check_installed
 from graphc.runtime.data.batches import Batch
-from graphc.runtime.machine.blas import limit_blas, set_blas_threads
+from graphc.runtime.machine.blas import limit_blas
 from graphc.runtime.machine.interrupts import Uninterrupted
 from graphc.runtime.synchronous.engine import Engine, check_available
 from graphc.runtime.synchronous.shards import check_variables
@@ -310,8 +310,8 @@ class AsynchronousEngine:
         for store in self.stores:
             store.engine.close()
         self.evaluator.close()
-        set_blas_threads(self._blas)
-        self._blas = None
+        if self._blas is not None:
+            self._blas.end()
 
     def _close_workers(self) -> None:
         for name in tuple(self._workers):  # perhaps of two threads: one of them closes

@@ -17,9 +17,12 @@ from graphc.runtime.asynchronous.engine import AsynchronousEngine
 from graphc.runtime.asynchronous.numbered_stream import NumberedStream
 from graphc.runtime.asynchronous.recordings import (
     Header,
+    HyperChange,
+    RecordedLine,
     Recording,
     check_bound,
     check_header,
+    check_hypers,
     load,
     recording,
 )  # fmt: skip
@@ -53,12 +56,14 @@ class Training:
         data: Mapping[str, Any], limit: int | None = None,
     ) -> None:  # fmt: skip
         self.engine, self.record = engine, record
-        self.header = Header("", "", "", "", {})
+        self.header = Header()
         self.recording: Recording | None = None
         self.pushes = 0  # that were made before the run that is under way
-        self._write: Callable[[RecordedPush], None] = lambda entry: None
+        self._write: Callable[[RecordedLine], None] = lambda entry: None
+        self._recorded_hypers: Mapping[str, Any] = {}
         if record or replayed:
             self.header = _header(engine, data)
+            self._recorded_hypers = self.header.hyper
         if replayed:
             self.recording = load(replayed)
             check_header(self.recording.header, self.header)
@@ -80,20 +85,35 @@ class Training:
         """Train on all batches of a source; its pushes are numbered from 0, and recorded as those
         behind the pushes of earlier runs."""
         made, before = 0, self.pushes
+        hyper = self._hypers()
 
         def note(entry: RecordedPush, results: Mapping[str, Any]) -> None:
             nonlocal made
+            if hyper != self._recorded_hypers:
+                self._write(HyperChange(before + made, hyper))
+                self._recorded_hypers = hyper
             self._write(_moved(entry, before))
             made += 1
             on_push(entry, results)
 
+        what = "recorded" if self.record else "replayed" if self.recording else ""
         try:
-            if self.recording is not None:
-                self.engine.replay(self._recorded(source), source, note)
-            else:
-                self.engine.run(source, note, snapshot)
+            with self.engine.scalars.fixed(what):
+                if self.recording is not None:
+                    self.engine.replay(self._recorded(source), source, note)
+                else:
+                    self.engine.run(source, note, snapshot)
         finally:
             self.pushes += made
+
+    def _hypers(self) -> Mapping[str, Any]:
+        """The hyperparameters of the run that begins. Raises G0522 if others were recorded."""
+        if not (self.record or self.recording):
+            return {}
+        hyper = hypers_of(self.engine)
+        if self.recording is not None and self.pushes < len(self.recording.entries):
+            check_hypers(self.recording, self.pushes, hyper)
+        return hyper
 
     def _recorded(self, source: NumberedStream[Any]) -> Sequence[RecordedPush]:
         """The entries of a recording whose batches a source has. Raises G0523."""
@@ -191,8 +211,14 @@ def _header(engine: AsynchronousEngine, data: Mapping[str, Any]) -> Header:
     plan = engine.plan
     return Header(
         plan.meta.get("fingerprint", ""), plan.strategy, engine.start(), engine.backend.name,
-        dict(data),
+        dict(data), hypers_of(engine),
     )  # fmt: skip
+
+
+def hypers_of(engine: AsynchronousEngine) -> dict[str, float]:
+    """The values of all hyperparameters by name."""
+    names = [n for n, v in engine.plan.variables.items() if v.kind == "hyper"]
+    return {name: float(engine.scalars.get(name)) for name in names}
 
 
 def check_asynchronous(plan: Plan, record: Any, replayed: Any) -> None:

@@ -12,6 +12,11 @@ Schneider, 1990).
 From time to time the state is written anew, to 2.state, and the records go to 2.log; then the old
 files are removed. A last record that is shorter than it says was being written when the server was
 killed; nobody has been told of it, and it is dropped.
+
+What the system was told to write survives the server, whenever it is killed. To survive the
+machine, too, it must be brought to the disk (fsync): a journal that is `durable` waits for that
+before a server answers. One in a temporary folder is not: with the machine, the process that trains
+is gone, and the training resumes from a checkpoint.
 """
 
 from __future__ import annotations
@@ -32,6 +37,7 @@ from numpy.typing import NDArray
 from graphc.ir.types import DTYPES
 from graphc.runtime.asynchronous.messages import ApplyPush, Push
 from graphc.runtime.checkpoints.checkpoint import read_checkpoint, save_variables
+from graphc.runtime.checkpoints.folder import sync_folder
 from graphc.support.errors import GraphcError
 from graphc.support.files import read_whole, writing
 
@@ -91,6 +97,7 @@ class FileJournal:
         self.folder, self.durable, self.most = Path(folder), durable, most
         with writing(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
+            self._sync(*self.folder.parents[:2])  # a run has a folder, in which each server has one
         self._log: IO[bytes] | None = None
         self._bytes, self._number = 0, max(self._numbers(), default=0)
 
@@ -111,12 +118,13 @@ class FileJournal:
 
     def begin(self, state: ServerState) -> None:
         number = self._number + 1
-        _write_state(self.folder / f"{number}{STATE}", state)
+        _write_state(self.folder / f"{number}{STATE}", state, self.durable)
         self.close()
         self._number, self._bytes = number, 0
         path = self.folder / f"{number}{LOG}"
         with writing(path):
             self._log = open(path, "xb", buffering=0)  # noqa: SIM115
+            self._sync(self.folder)  # that of a record is of no use in a file without a name
         for old in self._numbers():
             if old < number:
                 for end in (LOG, STATE):
@@ -136,6 +144,11 @@ class FileJournal:
             if self.durable:
                 os.fsync(self._log.fileno())
 
+    def _sync(self, *folders: Path) -> None:
+        """Bring the names in folders to the disk."""
+        for folder in folders if self.durable else ():
+            sync_folder(folder)
+
     def close(self) -> None:
         """Write no more."""
         if self._log is not None:
@@ -146,7 +159,7 @@ class FileJournal:
 # -- the format ------------------------------------------------------------------------------------
 
 
-def _write_state(path: Path, state: ServerState) -> None:
+def _write_state(path: Path, state: ServerState, durable: bool) -> None:
     tensors = _arrays(state.variables)
     staged = list(state.staged.items())
     for number, (_, values) in enumerate(staged):
@@ -157,7 +170,7 @@ def _write_state(path: Path, state: ServerState) -> None:
         "applied": dict(state.applied),
         "orders": [[a.order, a.worker, a.number] for a in state.orders.values()],
     }
-    save_variables(path, tensors, {"server": json.dumps(notes)})
+    save_variables(path, tensors, {"server": json.dumps(notes)}, durable)
 
 
 def _read_state(path: Path) -> ServerState:

@@ -31,10 +31,15 @@ class Steps:
         self._fast_path: FastPath | None = None
         self._begun = False
 
-    def step(self, batch: Any) -> dict[str, Any]:
-        """The outputs of one step, as arrays."""
-        if self._fast_path is not None and (found := self._fast_path.step(batch)) is not None:
-            return found | {n: np.array(found[n], t) for n, t in self._scalars.items()}
+    def step(self, batch: Any, variables: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The outputs of one step, as arrays. variables: those that are read, if not the engine's
+        own; the fast path needs no copy of them."""
+        if self._fast_path is not None:
+            found = self._fast_path.step(batch, variables)
+            if found is not None:
+                return found | {n: np.array(found[n], t) for n, t in self._scalars.items()}
+        if variables is not None:
+            self.engine.load_variables(variables)
         results = self.engine.step(batch, self.program)
         if not self._begun and type(batch) is dict:
             self._begun = True
@@ -120,8 +125,7 @@ class ProgramWorker:
 
     def push(self, batch: Any, values: Mapping[str, Any]) -> tuple[Parts, Mapping[str, Any]]:
         """A part for each server, and what the step reports, of a batch on pulled variables."""
-        self.engine.load_variables(values)
-        results = self._steps.step(batch)
+        results = self._steps.step(batch, values)
         parts = [{k: results[k] for k in names} for names in self.sent]
         return parts, {k: results[k] for k in self.results}
 

@@ -2,11 +2,14 @@
 
 A file has a line of JSON that describes the run (graph, strategy, seed, ...), then one line per
 push, in the order in which they were applied, and a last one with their number and a hash of all
-lines above:
+lines above. Where hyperparameters were set between two epochs, a line has their values from a push
+on:
 
-    {"format": "graphc-schedule", "version": 2, "fingerprint": "...", "strategy": "...", ...}
+    {"format": "graphc-schedule", "version": 3, "fingerprint": "...", "strategy": "...", ...}
     {"order": 0, "worker": "worker.1", "number": 1, "batch": 1, "versions": [0, 0]}
-    {"pushes": 1, "sha256": "..."}
+    {"first": 1, "hyper": {"lr": 0.01}}
+    {"order": 1, "worker": "worker.0", "number": 1, "batch": 0, "versions": [1, 1]}
+    {"pushes": 2, "sha256": "..."}
 
 versions: how many pushes the variables of each server had seen when the worker pulled them.
 """
@@ -20,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from graphc.runtime.asynchronous.coordinator import OnPush, RecordedPush
 from graphc.runtime.asynchronous.server import ServerVariables
@@ -28,7 +31,7 @@ from graphc.runtime.asynchronous.worker import Compute
 from graphc.support.errors import GraphcError
 from graphc.support.files import read_whole, replaced, writing
 
-FORMAT, VERSION = "graphc-schedule", 2
+FORMAT, VERSION = "graphc-schedule", 3
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,7 @@ class Header:
     fingerprint: of the step's graph; strategy: its text; start: a hash of the variables before
     backend:     the backend that ran it
     data:        how its batches were made: source, size, seed, number of examples
+    hyper:       the hyperparameters before
     """
 
     fingerprint: str = ""
@@ -45,22 +49,42 @@ class Header:
     start: str = ""
     backend: str = ""
     data: Mapping[str, Any] = field(default_factory=dict)
+    hyper: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class HyperChange:
+    """The hyperparameters from a push on, where they are not those of the push before."""
+
+    first: int
+    hyper: Mapping[str, Any]
+
+
+RecordedLine: TypeAlias = Header | HyperChange | RecordedPush
 
 
 @dataclass(frozen=True)
 class Recording:
-    """A recorded run: its header, and its pushes in order."""
+    """A recorded run: its header, its pushes in order, and the changes of hyperparameters."""
 
     header: Header
     entries: tuple[RecordedPush, ...] = ()
+    changes: tuple[HyperChange, ...] = ()
+
+    def hyper_of(self, push: int) -> Mapping[str, Any]:
+        """The hyperparameters with which a push was made."""
+        before = [self.header.hyper, *(c.hyper for c in self.changes if c.first <= push)]
+        return before[-1]
 
     def text(self) -> str:
         """The content of the file of a recording."""
-        lines = [_line(self.header), *map(_line, self.entries)]
+        changes = {c.first: _line(c) for c in self.changes}
+        pushes = [changes.get(e.order, "") + _line(e) for e in self.entries]
+        lines = [_line(self.header), *pushes]
         return "".join([*lines, _end(len(self.entries), hashlib.sha256("".join(lines).encode()))])
 
 
-def _line(x: Header | RecordedPush) -> str:
+def _line(x: RecordedLine) -> str:
     head = {"format": FORMAT, "version": VERSION} if isinstance(x, Header) else {}
     return json.dumps(head | asdict(x)) + "\n"
 
@@ -70,7 +94,7 @@ def _end(pushes: int, digest: hashlib._Hash) -> str:
 
 
 @contextmanager
-def recording(path: str | Path | None, header: Header) -> Iterator[Callable[[RecordedPush], None]]:
+def recording(path: str | Path | None, header: Header) -> Iterator[Callable[[RecordedLine], None]]:
     """A function that writes an entry to the file, which is complete however the run ends.
 
     The file appears, complete, when the block ends. Without a path, nothing is written. Raises
@@ -79,18 +103,18 @@ def recording(path: str | Path | None, header: Header) -> Iterator[Callable[[Rec
     if path is None:
         yield lambda entry: None
         return
-    digest, stop, pushes = hashlib.sha256(), None, -1  # the header is no push
+    digest, stop, pushes = hashlib.sha256(), None, 0
     with ExitStack() as stack:
         with writing(path):
             file = stack.enter_context(replaced(path))
 
-        def write(x: Header | RecordedPush) -> None:
+        def write(x: RecordedLine) -> None:
             nonlocal pushes
             line = _line(x).encode()
             digest.update(line)
             with writing(path):
                 file.write(line)
-            pushes += 1
+            pushes += isinstance(x, RecordedPush)
 
         try:
             write(header)
@@ -123,14 +147,19 @@ def parse(text: str, name: str = "the recording") -> Recording:
         raise GraphcError("G0521", f"{name} has format {version!r}, this graphc reads {VERSION}")
     header = _made(Header, head, name, 1)
     entries: list[RecordedPush] = []
+    changes: list[HyperChange] = []
     end = _record(lines[-1], name, len(lines))
     for number, line in enumerate(lines[1:] if "order" in end else lines[1:-1], 2):
-        entry = _made(RecordedPush, _record(line, name, number), name, number)
+        record = _record(line, name, number)
+        if "hyper" in record:
+            changes.append(_made(HyperChange, record, name, number))
+            continue
+        entry = _made(RecordedPush, record, name, number)
         entries.append(_checked(entry, len(entries), name, number))
     twice = [batch for batch, n in Counter(e.batch for e in entries).items() if n > 1]
     if twice:
         raise GraphcError("G0521", f"{name} uses batch {twice[0]} twice")
-    recording = Recording(header, tuple(entries))
+    recording = Recording(header, tuple(entries), tuple(changes))
     if "pushes" not in end:
         raise GraphcError(
             "G0521", f"{name} is incomplete: it does not say how many pushes there are"
@@ -196,16 +225,23 @@ def check_header(recorded: Header, wanted: Header) -> None:
     """Raise G0522 if a recording is of another run, naming the first difference."""
     words = {
         "fingerprint": "another step", "strategy": "another strategy",
-        "data": "other batches", "start": "other first values of the variables",
-        "backend": "another backend",
+        "data": "other batches", "hyper": "other hyperparameters",
+        "start": "other first values of the variables", "backend": "another backend",
     }  # fmt: skip
     for key, what in words.items():
-        a, b = getattr(recorded, key), getattr(wanted, key)
-        if a != b:
-            text = f"the recording is of {what}: {_short(a)}, but this run has {_short(b)}"
-            raise GraphcError(
-                "G0522", text, help="replay it under the conditions in which it was recorded"
-            )
+        _check_same(what, getattr(recorded, key), getattr(wanted, key))
+
+
+def check_hypers(recording: Recording, push: int, hyper: Mapping[str, Any]) -> None:
+    """Raise G0522 if a push was recorded with other hyperparameters than these."""
+    _check_same(f"other hyperparameters from push {push} on", recording.hyper_of(push), hyper)
+
+
+def _check_same(what: str, recorded: Any, wanted: Any) -> None:
+    if recorded != wanted:
+        text = f"the recording is of {what}: {_short(recorded)}, but this run has {_short(wanted)}"
+        help = "replay it under the conditions in which it was recorded"
+        raise GraphcError("G0522", text, help=help)
 
 
 def _short(value: Any) -> str:

@@ -142,5 +142,7 @@ class RemoteRole:
     def _plan(self) -> tuple[plans.Plan, Any]:
         plan = plans.parse(self.recipe.plan)
         assert plan.asynchronous is not None
-        limit_blas(plan.asynchronous.workers)  # as in one process: products have the same bits
+        self._blas = limit_blas(
+            plan.asynchronous.workers
+        )  # as in one process: products have the same bits
         return plan, plugins.backend(self.recipe.backend)

@@ -2,24 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from graphc.runtime.asynchronous.programs import ProgramStore
 from graphc.support.errors import GraphcError
 
 
 class StoreScalars:
-    """The scalars of all servers. elsewhere: the driver that has the servers now, or ""."""
+    """The scalars of all servers. elsewhere: the driver that has the servers now, or ""; traced:
+    whether the run under way is `recorded` or `replayed`, or ""."""
 
     def __init__(
         self, stores: Sequence[ProgramStore], check: Callable[[], None], changed: Callable[[], None]
     ) -> None:
         self._stores, self._check, self._changed = stores, check, changed
-        self.elsewhere = ""
+        self.elsewhere = self.traced = ""
+
+    @contextmanager
+    def fixed(self, traced: str) -> Iterator[None]:
+        """A run, in which no scalar is set if it is recorded or replayed: nothing says from which
+        push on it would count."""
+        self.traced = traced
+        try:
+            yield
+        finally:
+            self.traced = ""
 
     def set(self, name: str, value: float) -> None:
         """Set a scalar: it counts from the next push and the next pull on. Raises G0563."""
         self._check()
+        if self.traced:
+            text = (
+                f"'{name}' can't be set while pushes are {self.traced}: from which push on would "
+            )
+            help = (
+                "set it between epochs, as in a callback's on_epoch_end, or let it follow from "
+                "graphc.step_count()"
+            )
+            raise GraphcError("G0563", text, help=help)
         if self.elsewhere:
             text = f"the servers of {self.elsewhere} have '{name}' until this training ends"
             raise GraphcError("G0563", text, help="set it between two calls of fit")

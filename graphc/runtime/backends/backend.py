@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from threading import Lock
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from numpy.typing import NDArray
 
@@ -35,12 +35,17 @@ class FastPath(Protocol):
         """How many steps have been run to the end on this path."""
         ...
 
-    def step(self, batch: Any) -> dict[str, Any] | None:
+    def step(
+        self, batch: Any, variables: Mapping[str, Array] | None = None
+    ) -> dict[str, Any] | None:
         """The outputs of a step, scalars as Python numbers.
 
+        variables: what is read in place of the device's own, where it lies. Whoever gives some
+        gives all of them, in every step.
         Returns None, and does nothing, if the batch has not as many examples as the program takes,
         or is not a dict of arrays of the right dtypes in the agreed order, or if another step is
-        running. A signal is raised before the step or after it.
+        running, or if the program can't read variables that are given. A signal is raised before
+        the step or after it.
         """
         ...
 
@@ -148,4 +153,13 @@ class Backend(Protocol):
 
     def load(self, programs: Programs) -> Loaded:
         """Prepare programs that share one mesh and one set of variables."""
+        ...
+
+
+@runtime_checkable
+class WithMemory(Protocol):
+    """A backend whose devices do not take the machine's memory, but have their own."""
+
+    def memory(self) -> int | None:
+        """The bytes that all of them have together; None if that isn't known."""
         ...

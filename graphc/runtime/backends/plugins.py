@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
+from itertools import groupby
 from typing import Any
 
 from graphc.runtime.asynchronous.drivers import DriverPlugin
@@ -76,9 +77,20 @@ def check_installed(backend: Backend) -> None:
 
 
 def _points(group: str) -> list[EntryPoint]:
-    # The same distribution can be found twice, by its source folder and its installed metadata.
-    seen = {(p.name, p.value, _distribution(p)): p for p in entry_points(group=group)}
-    return sorted(seen.values(), key=lambda p: (p.name, _distribution(p)))
+    # The same distribution can be found twice, by its source folder and its installed metadata. To
+    # tell a distribution, its metadata has to be read: only where there are two points of a name.
+    points = list[EntryPoint]()
+    for _, named in groupby(sorted(entry_points(group=group), key=_name), key=_name):
+        same = list(named)
+        if len(same) > 1:
+            seen = {(p.value, _distribution(p)): p for p in same}
+            same = sorted(seen.values(), key=_distribution)
+        points += same
+    return points
+
+
+def _name(point: EntryPoint) -> str:
+    return point.name
 
 
 def _distribution(point: EntryPoint) -> str:

@@ -28,6 +28,7 @@ from graphc.runtime.checkpoints.tensor_files import (
     stored_tensors,
     write_tensors,
 )
+from graphc.runtime.transports.processes import ALONE, Processes, in_every_process
 from graphc.support.errors import GraphcError
 from graphc.support.files import reason_of, replaced, writing
 
@@ -60,12 +61,16 @@ class Checkpoint:
 
 
 def save_variables(
-    path: str | Path, values: Mapping[str, Value], notes: Mapping[str, str] | None = None
-) -> None:
-    """Write variables by name, all or nothing. Raises G0509 if that fails."""
+    path: str | Path, values: Mapping[str, Value], notes: Mapping[str, str] | None = None,
+    durable: bool = True,
+) -> None:  # fmt: skip
+    """Write variables by name, all or nothing. Raises G0509 if that fails.
+
+    durable: whether the file must survive a power failure
+    """
     written = dict(notes or {})
     header = header_of(values, written | {CHECKSUM: _checksum(values, written)})
-    with writing(path, "G0509"), replaced(path) as file:
+    with writing(path, "G0509"), replaced(path, durable) as file:
         for _ in write_tensors(file.write, values, header):
             pass
 
@@ -75,11 +80,18 @@ def load_variables(path: str | Path) -> dict[str, Array]:
     return {name: np.asarray(a) for name, a in read_checkpoint(path).values.items()}
 
 
-def read_checkpoint(path: str | Path, *, foreign: bool = False) -> Checkpoint:
+def read_checkpoint(
+    path: str | Path, *, foreign: bool = False, processes: Processes = ALONE
+) -> Checkpoint:
     """Check a file, and find its tensors. Raises G0509 if it can't be read, or was changed.
 
     foreign: also accept a file without a checksum, as other programs write them
+    processes: those that read it together: on one host the first of them compares the checksum
     """
+    return in_every_process(processes, lambda: _read_checkpoint(path, foreign, processes))
+
+
+def _read_checkpoint(path: str | Path, foreign: bool, processes: Processes) -> Checkpoint:
     try:
         tensors, notes = stored_tensors(OpenFile(Path(path), links=True))
     except (OSError, ValueError) as error:
@@ -90,7 +102,8 @@ def read_checkpoint(path: str | Path, *, foreign: bool = False) -> Checkpoint:
         text = f"{path} has no checksum: another program wrote it, or it was changed since"
         help = "to start from its variables without a check: graphc run --load, load(partial=True)"
         raise GraphcError("G0509", text, help=help)
-    if said and said != _checksum(tensors, notes):
+    mine = processes.hosts > 1 or processes.index == 0
+    if said and mine and said != _checksum(tensors, notes):
         text = f"{path} was changed after it was written: its checksum does not match"
         raise GraphcError("G0509", text, help="use another copy of it, or an older checkpoint")
     return Checkpoint(tensors, notes, said)

@@ -24,6 +24,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from graphc.runtime.checkpoints.boxes import BLOCK
 from graphc.runtime.checkpoints.checkpoint import COPIES, Checkpoint
 from graphc.runtime.checkpoints.manifest import (
     MANIFEST,
@@ -37,7 +38,6 @@ from graphc.runtime.checkpoints.manifest import (
     record_text,
 )
 from graphc.runtime.checkpoints.tensor_files import (
-    BLOCK,
     DTYPES,
     JoinedTensor,
     OpenFile,
@@ -51,6 +51,7 @@ from graphc.runtime.checkpoints.tensor_files import (
     stored_tensors,
     write_tensors,
 )
+from graphc.runtime.transports.processes import ALONE, Processes, in_every_process
 from graphc.support.errors import GraphcError
 from graphc.support.files import reason_of, writing
 
@@ -310,11 +311,23 @@ def read_manifest(folder: Path) -> Manifest:
         raise GraphcError("G0509", f"can't read the checkpoint {path}: {error}") from None
 
 
-def read_folder(folder: Path) -> tuple[Checkpoint, Manifest]:
-    """Check a checkpoint, byte for byte, and find its tensors. Raises G0509 if it is damaged."""
+def read_folder(folder: Path, processes: Processes = ALONE) -> tuple[Checkpoint, Manifest]:
+    """Check a checkpoint, byte for byte, and find its tensors. Raises G0509 if it is damaged.
+
+    processes: those that read it together: each compares the checksums of some of the files
+    """
+    return in_every_process(processes, lambda: _read_folder(folder, processes))
+
+
+def _read_folder(folder: Path, processes: Processes) -> tuple[Checkpoint, Manifest]:
     manifest = read_manifest(folder)
+    mine = sorted(manifest.files)[processes.index :: processes.count]
+    others = processes.hosts == 1  # on another host there may be another file of that name
     try:
-        files = {name: _checked_file(folder, name, manifest) for name in manifest.files}
+        files = {
+            name: _checked_file(folder, name, manifest, name in mine, others)
+            for name in manifest.files
+        }
     except OSError as error:
         text = f"can't read variables from {folder}: {reason_of(error)}"
         raise GraphcError("G0509", text) from None
@@ -336,18 +349,21 @@ def _tensor(layout: TensorEntry, files: Mapping[str, Mapping[str, StoredTensor]]
     return TensorInParts(DTYPES[layout.dtype], layout.shape, tuple(parts))
 
 
-def _checked_file(folder: Path, name: str, manifest: Manifest) -> dict[str, StoredTensor]:
-    """The parts in a file, by their names in it, once its checksum was compared."""
+def _checked_file(
+    folder: Path, name: str, manifest: Manifest, mine: bool, others: bool
+) -> dict[str, StoredTensor]:
+    """The parts in a file, by their names in it, once its checksum was compared.
+
+    mine: whether this process does that; others: whether what other processes do is enough. Else
+    each part is checked when some of it is read.
+    """
     want, parts = manifest.files[name], manifest.parts_in(name)
     held = "it has the tensors " + ", ".join(sorted({tensor for tensor, *_ in parts})[:5])
     try:
         file = OpenFile(folder / name)
     except GraphcError as error:
         raise GraphcError("G0509", error.message, help=held) from None
-    digest = hashlib.sha256()
-    for block in file.blocks(0, file.size):
-        digest.update(block)
-    whole = (file.size, digest.hexdigest()) == (want.bytes, want.sha256)
+    whole = file.size == want.bytes and (not mine or _sha256(file) == want.sha256)
     try:
         found, _ = stored_tensors(file, want.bytes)
         made = {part.name: _part(found, tensor, layout, part) for tensor, layout, part in parts}
@@ -357,7 +373,14 @@ def _checked_file(folder: Path, name: str, manifest: Manifest) -> dict[str, Stor
         for stored in made.values():
             stored.read()  # raises the error that names the tensor
         raise damaged(file.path, "its checksum does not match", held)
-    return made
+    return {n: replace(stored, checked=mine or others) for n, stored in made.items()}
+
+
+def _sha256(file: OpenFile) -> str:
+    digest = hashlib.sha256()
+    for block in file.blocks(0, file.size):
+        digest.update(block)
+    return digest.hexdigest()
 
 
 def _part(

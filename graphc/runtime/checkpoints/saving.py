@@ -30,6 +30,12 @@ from graphc.runtime.checkpoints.checkpoint import (
     read_checkpoint,
     save_variables,
 )
+from graphc.runtime.checkpoints.dtype_conversions import (
+    check_kept,
+    in_dtype,
+    is_of_kind,
+    note_conversions,
+)
 from graphc.runtime.checkpoints.folder import read_folder
 from graphc.runtime.checkpoints.kernel_history import KernelHistory, in_json, of_json, warn
 from graphc.runtime.checkpoints.series import is_checkpoint, read_newest
@@ -38,6 +44,7 @@ from graphc.runtime.checkpoints.weights import read_weights
 from graphc.runtime.data.ahead import Ahead, ahead_of
 from graphc.runtime.data.dataset import Position
 from graphc.runtime.synchronous.engine import run_once
+from graphc.runtime.transports.processes import ALONE, Processes
 from graphc.support.errors import GraphcError
 
 Array = NDArray[Any]
@@ -97,19 +104,19 @@ class Saved:
         return Checkpoint({**self.values, **beside}, notes)
 
 
-def read(path: str | Path) -> Saved:
+def read(path: str | Path, processes: Processes = ALONE) -> Saved:
     """Read a training that was saved: a file, a checkpoint in a folder, or, of a folder of them,
-    the newest that is good.
+    the newest that is good. All processes of a job call it, and each checks a part of the files.
 
     Raises G0509 for anything else. Warns (G0541) of newer ones that are not good.
     """
     if not os.path.isdir(path):
-        return _saved(read_checkpoint(path), path, ("", 0))
+        return _saved(read_checkpoint(path, processes=processes), path, ("", 0))
     folder = Path(path)
     if is_checkpoint(folder):
-        file, manifest = read_folder(folder)
+        file, manifest = read_folder(folder, processes)
     else:
-        folder, file, manifest = read_newest(folder)
+        folder, file, manifest = read_newest(folder, processes)
     return _saved(file, folder, (manifest.run, manifest.number))
 
 
@@ -221,28 +228,37 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def fitting(
-    path: str | Path, plan: Plan, names: Mapping[str, str] | None = None
+    path: str | Path,
+    plan: Plan,
+    names: Mapping[str, str] | None = None,
+    rounded: bool = False,
 ) -> dict[str, Value]:
-    """The params and states of a file of weights that the plan has with the same name and type.
+    """The params and states of a file of weights that the plan has with the same name and shape,
+    in the dtypes of the plan.
 
-    names: which tensor is which variable (see `read_weights`)
+    names:   which tensor is which variable (see `read_weights`)
+    rounded: whether floats may be rounded
 
-    Warns (G0531) of the others. Raises G0509, and G0510 if there are none.
+    Says (G0546) what is converted, and warns (G0531) of variables that are not in it. Raises G0509,
+    and G0510 if there are none, or values would change.
     """
     found = read_weights(path, names)
     types, kinds = types_of(plan), plan.variables
     wanted = [n for n in types if kinds[n].kind in ("param", "state") and n != STEP]
     same_name = {n: found[n] for n in wanted if n in found}
-    fit = {n: a for n, a in same_name.items() if a.dtype == types[n].dtype.numpy
-           and a.shape == types[n].shape}  # fmt: skip
+    dtypes = {n: types[n].dtype.numpy for n in wanted}
+    fit = {n: a for n, a in same_name.items() if a.shape == types[n].shape
+           and is_of_kind(a.dtype, dtypes[n])}  # fmt: skip
     if not fit:
         raise _none_fits(path, types, wanted, same_name, names, found)
+    check_kept(path, fit, dtypes, rounded)
     missing = [n for n in wanted if n not in same_name]
     said = {"not in it": missing, "of another type": [n for n in same_name if n not in fit]}
     if words := "; ".join(f"{what}: {_listed(names)}" for what, names in said.items() if names):
         text = f"{len(fit)} of {len(wanted)} variables start from {path}; {words}"
         warn("note", "G0531", text, "the others start as the program says")
-    return fit
+    note_conversions(path, fit, dtypes, rounded)
+    return {n: in_dtype(a, dtypes[n]) for n, a in fit.items()}
 
 
 def _none_fits(
@@ -252,7 +268,7 @@ def _none_fits(
     """The error (G0510) for a file of which no variable can start."""
     if same_name:
         unlike = [f"{n} ({_types(types[n], a)})" for n, a in same_name.items()]
-        help = "dtypes and shapes must be equal"
+        help = "shapes must be equal, and dtypes of a kind"
         if any(a.shape[::-1] == types[n].shape for n, a in same_name.items() if len(a.shape) == 2):
             help += '; torch has weights as (outputs, inputs): names={"w": "fc.weight.T"} turns one'
         text = f"{path} has these variables with another type: {_listed(unlike)}"
@@ -315,6 +331,16 @@ def first_values(plan: Plan) -> dict[str, Array]:
         name: computed[name] if name in computed else _filled(t, plan.variables[name].fill)
         for name, t in types_of(plan).items()
     }
+
+
+def values_for(plan: Plan, given: Mapping[str, Array]) -> dict[str, Array]:
+    """The given values of the plan's variables, in its dtypes; a param's, slot's or state's first
+    value where none is given: the strategy may have made it, as that of f16 makes a loss scale."""
+    types = types_of(plan)
+    known = {n: np.asarray(a, types[n].dtype.numpy) for n, a in given.items() if n in types}
+    missing = [n for n in types if n not in known and plan.variables[n].kind != "outer"]
+    fresh = first_values(plan) if missing else {}
+    return known | {n: fresh[n] for n in missing}
 
 
 def _filled(t: TensorType, fill: float) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from graphc.runtime.checkpoints.checkpoint import Checkpoint
 from graphc.runtime.checkpoints.folder import read_folder, read_manifest, remove_folder
 from graphc.runtime.checkpoints.kernel_history import warn
 from graphc.runtime.checkpoints.manifest import MANIFEST, Manifest
+from graphc.runtime.transports.processes import ALONE, Processes
 from graphc.support.errors import GraphcError
 from graphc.support.files import reason_of
 
@@ -76,17 +78,17 @@ def newest(folder: Path) -> Manifest | None:
     return found[-1] if found else None
 
 
-def read_newest(folder: Path) -> tuple[Path, Checkpoint, Manifest]:
-    """The newest good checkpoint in a folder.
+def read_newest(folder: Path, processes: Processes = ALONE) -> tuple[Path, Checkpoint, Manifest]:
+    """The newest good checkpoint in a folder, for all processes that read it together.
 
     Warns (G0541) of each newer one that is damaged. Raises G0509 if there is none.
     """
     bad: list[tuple[Path, GraphcError]] = []
-    for path, manifest in reversed(checkpoints_in(folder).items()):
+    names = json.dumps([path.name for path in checkpoints_in(folder)]).encode()
+    for name in reversed(json.loads(processes.broadcast(names))):  # one may be written just now
+        path = folder / name
         try:
-            if isinstance(manifest, GraphcError):
-                raise manifest
-            made = read_folder(path)
+            made = read_folder(path, processes)
         except GraphcError as error:
             bad.append((path, error))
             continue

@@ -26,13 +26,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphc.plan.replica_copies import joined
+from graphc.runtime.checkpoints.boxes import BLOCK, Box, checked_box, common, read_box, shape_of
 from graphc.support.errors import GraphcError
 from graphc.support.files import kind_of, reason_of
 
 Array: TypeAlias = NDArray[Any]
 METADATA = "__metadata__"
 MAX_HEADER = 100_000_000  # bytes, as in the safetensors library
-BLOCK = 1 << 20  # bytes that are read at once
 DTYPES: dict[str, np.dtype[Any]] = {
     name: np.dtype(of)
     for name, of in (
@@ -107,6 +107,10 @@ class TensorInFile(ABC):
     def read(self) -> Array:
         """The values. Raises G0509 if they are not there, or were changed."""
 
+    def read_box(self, box: Box) -> Array:
+        """Those in a box; no others are read, where that is possible. Raises G0509."""
+        return self.read()[box]
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         return self.read().astype(dtype or self.dtype, copy=False)
 
@@ -115,8 +119,9 @@ class TensorInFile(ABC):
 class StoredTensor(TensorInFile):
     """A tensor whose values lie in a row, in C order.
 
-    start: where it begins in the file
-    crc:   the CRC-32 of its bytes, or None; reading it checks that
+    start:   where it begins in the file
+    crc:     the CRC-32 of its bytes, or None; reading it checks that
+    checked: whether the bytes of its file were checked already: then a box is read by itself
     """
 
     file: OpenFile
@@ -125,6 +130,7 @@ class StoredTensor(TensorInFile):
     shape: tuple[int, ...]
     start: int
     crc: int | None = None
+    checked: bool = True
 
     @property
     def size(self) -> int:
@@ -132,15 +138,39 @@ class StoredTensor(TensorInFile):
         return prod(self.shape) * self.dtype.itemsize
 
     def read(self) -> Array:
+        values = np.empty(self.shape, self.dtype)
+        self._require(
+            lambda: (
+                self._bytes(0, bytes_of(values))
+                and self.crc in (None, zlib.crc32(bytes_of(values)))
+            )
+        )
+        return values
+
+    def read_box(self, box: Box) -> Array:
+        out = np.empty(shape_of(box), self.dtype)
+        if out.shape == self.shape:
+            return self.read()
+        if not out.size:
+            return out
+        if self.checked:
+            self._require(lambda: read_box(self._bytes, self.shape, box, out))
+        else:
+            self._require(lambda: checked_box(self._bytes, self.shape, box, out, self.crc))
+        return out
+
+    def _bytes(self, at: int, memory: memoryview) -> bool:
+        return self.file.read_into(self.start + at, memory)
+
+    def _require(self, read: Callable[[], bool]) -> None:
+        """Raise G0509 if reading fails."""
         try:
-            values = np.empty(self.shape, self.dtype)
-            whole = self.file.read_into(self.start, bytes_of(values))
+            whole = read()
         except OSError as error:
             text = f"can't read tensor '{self.name}' from {self.file.path}: {reason_of(error)}"
             raise GraphcError("G0509", text) from None
-        if not whole or self.crc not in (None, zlib.crc32(bytes_of(values))):
+        if not whole:
             raise damaged(self.file.path, f"in tensor '{self.name}'")
-        return values
 
 
 @dataclass(frozen=True)
@@ -158,6 +188,14 @@ class TensorInParts(TensorInFile):
             values[box] = part.read()
         return values
 
+    def read_box(self, box: Box) -> Array:
+        out = np.empty(shape_of(box), self.dtype)
+        for offset, part in self.parts:
+            if (both := common(box, offset, part.shape)) is not None:
+                of_part, of_box = both
+                out[of_box] = part.read_box(of_part)
+        return out
+
 
 @dataclass(frozen=True)
 class JoinedTensor(TensorInFile):
@@ -169,7 +207,14 @@ class JoinedTensor(TensorInFile):
     how: str
 
     def read(self) -> Array:
-        return joined(self.copies.read(), self.how)
+        count = 1 if self.how == "only_first_replica" else self.copies.shape[0]
+        box = slice(0, count), *(slice(0, n) for n in self.shape)
+        return joined(self.copies.read_box(box), self.how)
+
+    def read_box(self, box: Box) -> Array:
+        if prod(shape_of(box)) < 2:  # NumPy adds up a single column in another order than several
+            return self.read()[box]
+        return joined(self.copies.read_box((slice(0, self.copies.shape[0]), *box)), self.how)
 
 
 Value: TypeAlias = Array | TensorInFile
@@ -251,7 +296,7 @@ def stored_tensors(
     size = file.size if size is None else size
     length = int.from_bytes(_exactly(file, 0, 8), "little")
     if length > min(MAX_HEADER, size - 8):
-        raise ValueError(f"a header of {length} bytes")
+        raise ValueError("it is no .safetensors file, or it is damaged: its header is too long")
     try:
         header = json.loads(_exactly(file, 8, length), object_pairs_hook=_distinct)
     except RecursionError:

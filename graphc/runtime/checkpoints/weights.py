@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from graphc.runtime.checkpoints.boxes import Box
 from graphc.runtime.checkpoints.checkpoint import Checkpoint, read_checkpoint
 from graphc.runtime.checkpoints.folder import read_folder
 from graphc.runtime.checkpoints.series import is_checkpoint, read_newest
@@ -44,6 +45,9 @@ class TransposedTensor(TensorInFile):
     def read(self) -> Array:
         return np.ascontiguousarray(self.of.read().T)
 
+    def read_box(self, box: Box) -> Array:
+        return np.ascontiguousarray(self.of.read_box(box[::-1]).T)
+
 
 def read_weights(path: str | Path, names: Mapping[str, str] | None = None) -> dict[str, Value]:
     """The tensors of a file or a folder, by the names of variables. Raises G0509, and G0510 if it
@@ -56,12 +60,13 @@ def read_weights(path: str | Path, names: Mapping[str, str] | None = None) -> di
         return found
     named = {variable: _named(found, name) for variable, name in names.items()}
     if names and not any(value is not None for value in named.values()):
-        text = f"{path} has no tensor {_few(repr(name) for name in names.values())}"
-        raise GraphcError("G0510", text, help=f"it has: {_few(found)}")
+        text = f"{path} has no tensor {few(repr(name) for name in names.values())}"
+        raise GraphcError("G0510", text, help=f"it has: {few(found)}")
     return {variable: value for variable, value in named.items() if value is not None}
 
 
-def _few(names: Iterable[str]) -> str:
+def few(names: Iterable[str]) -> str:
+    """Names for a message: the first of them, and how many more there are."""
     every = sorted(names)
     return ", ".join(every[:SHOWN]) + (f" and {len(every) - SHOWN} more" if every[SHOWN:] else "")
 

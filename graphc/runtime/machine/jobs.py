@@ -6,6 +6,7 @@ import hashlib
 import json
 import warnings
 from collections.abc import Mapping
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from graphc.ir.placement import Mesh
 from graphc.plan.collective_order import check_order, exchanges, packed, unpacked
 from graphc.plan.plan import Plan
 from graphc.runtime.backends.backend import Backend
+from graphc.runtime.checkpoints.tensor_files import Value, bytes_of, dense
 from graphc.runtime.machine.launchers import check_processes
 from graphc.runtime.transports.processes import Processes
 from graphc.runtime.transports.transport import Transport
@@ -112,21 +114,21 @@ def check_same_checkpoint(processes: Processes, path: object, checksum: str) -> 
             raise GraphcError("G0567", text, help=help)
 
 
-def of_first(processes: Processes, values: Mapping[str, Any]) -> dict[str, Any]:
+def of_first(processes: Processes, values: Mapping[str, Value]) -> dict[str, Value]:
     """The arrays of process 0, where other processes have other ones."""
     if processes.count == 1:
         return dict(values)
     digest = hashlib.sha256()
     for name, a in sorted(values.items()):
         digest.update(f"{name} {a.dtype} {a.shape}\n".encode())
-        digest.update(np.ascontiguousarray(a).tobytes())
+        digest.update(bytes_of(dense(a)))
     if len({*processes.all_gather(digest.digest())}) == 1:
         return dict(values)
     return {name: _of_first(processes, a) for name, a in sorted(values.items())}
 
 
-def _of_first(processes: Processes, value: Array) -> Array:
-    data = processes.broadcast(np.ascontiguousarray(value).tobytes())
-    if len(data) != value.nbytes:
+def _of_first(processes: Processes, value: Value) -> Array:
+    data = processes.broadcast(bytes(bytes_of(dense(value))) if processes.index == 0 else b"")
+    if len(data) != prod(value.shape) * value.dtype.itemsize:
         raise GraphcError("G0567", "the variables of process 0 have other shapes than here")
     return np.frombuffer(data, value.dtype).reshape(value.shape)

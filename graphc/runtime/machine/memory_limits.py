@@ -6,11 +6,11 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from graphc.ir.types import in_units
 from graphc.lowering.program.program import Footprint, Program, by_kind
 from graphc.plan.plan import SERVER, WORKER, Plan
-from graphc.runtime.backends.backend import Backend
+from graphc.runtime.backends.backend import Backend, WithMemory
 from graphc.support.errors import GraphcError
+from graphc.support.units import size_text
 
 
 def footprints(
@@ -55,8 +55,8 @@ class Limit:
         help = "check the dims; if they are intended, raise the limit: --max-bytes, max_bytes="
         if devices > 1:
             help = "use fewer devices, or split the variables with tensor_split; " + help
-        text = f"program '{name}' needs {in_units(needed)} on {where}"
-        raise GraphcError("G0204", f"{text}, but the limit is {in_units(self.bytes)}", help=help)
+        text = f"program '{name}' needs {size_text(needed)} on {where}"
+        raise GraphcError("G0204", f"{text}, but the limit is {size_text(self.bytes)}", help=help)
 
 
 def check_memory(
@@ -64,10 +64,10 @@ def check_memory(
 ) -> Limit | None:
     """Raise G0204 if the programs compiled so far need more than the limit on all devices.
 
-    limit: bytes; None is this machine's memory, if the system reports it; hosts: how many machines
-    like this one the devices are on
+    limit: bytes; None is the memory of this machine, or that which the backend's devices have of
+    their own, if it is known; hosts: how many machines like this one the devices are on
     """
-    own = machine_bytes()
+    own = backend.memory() if isinstance(backend, WithMemory) else machine_bytes()
     limit = own * hosts if limit is None and own is not None else limit
     if limit is None:
         return None
@@ -80,9 +80,9 @@ def check_memory(
     needed = _together(footprints(plan, backend, [WORKER]))
     needed += _together(backend.load(plan.step_programs).footprints([]))
     if needed > limit:
-        text = f"{plan.strategy} needs {in_units(needed)} for workers and servers together"
+        text = f"{plan.strategy} needs {size_text(needed)} for workers and servers together"
         help = "use fewer workers, or raise the limit: --max-bytes, max_bytes="
-        raise GraphcError("G0204", f"{text}, but the limit is {in_units(limit)}", help=help)
+        raise GraphcError("G0204", f"{text}, but the limit is {size_text(limit)}", help=help)
     return None
 
 

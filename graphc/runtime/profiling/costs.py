@@ -195,7 +195,7 @@ def op_cost(program: Program, x: Kernel | Start) -> Cost:
 
 def op_flops(x: Kernel | Start, buffers: Sequence[Buffer]) -> float:
     """One for each combination of indices of the op's dims; two where it multiplies and adds."""
-    from graphc.analysis.work import multiply_adds  # which running a plan does without
+    from graphc.analysis.work import operations  # which running a plan does without
 
     entries = float(max(prod(b.shape) for b in buffers))
     if isinstance(x, Start) or x.op.conversion:
@@ -203,7 +203,4 @@ def op_flops(x: Kernel | Start, buffers: Sequence[Buffer]) -> float:
     if x.op.source or x.op.view:
         return 0.0
     rule = parse_rule(x.op.dims(*(TensorType(b.shape, b.dtype) for b in buffers[:-1])))
-    kept = {dim.letters for dim in rule.result}
-    summed = any(dim.letters not in kept for dims in rule.operands for dim in dims)
-    times = 2.0 if summed and len(rule.operands) == 2 else 1.0
-    return times * multiply_adds(rule, (b.shape for b in buffers))
+    return operations(rule, (b.shape for b in buffers))

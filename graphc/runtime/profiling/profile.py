@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -44,6 +45,8 @@ class Profile:
     steps:  times of each recorded step; limits: what the machine can do, if it was measured
 
     The tables are of the faster half of the steps: what else the machine does makes others slower.
+    Where replicas meet every k steps, that is the faster half of the steps in which they do, and
+    the faster half of the others.
     """
 
     info: dict[str, Any]
@@ -57,8 +60,11 @@ class Profile:
 
     @cached_property
     def faster(self) -> tuple[StepTimes, ...]:
-        """The faster half of the steps, in order."""
-        chosen = sorted(self.steps, key=lambda s: s.nanoseconds)[: (len(self.steps) + 1) // 2]
+        """The faster half of the steps that run the same programs, in order."""
+        kinds: dict[frozenset[str], list[StepTimes]] = defaultdict(list)
+        for step in sorted(self.steps, key=lambda s: s.nanoseconds):
+            kinds[step.programs].append(step)
+        chosen = chain(*(steps[: (len(steps) + 1) // 2] for steps in kinds.values()))
         return tuple(sorted(chosen, key=lambda s: s.number))
 
     @property
@@ -70,7 +76,7 @@ class Profile:
         """A table: the largest rows first, then waiting and Python, except for collectives."""
         sums: dict[Any, _Sum] = defaultdict(_Sum)
         for activity, total in self._totals.items():
-            for key, share, node in _keys(activity, by):
+            for key, share, node in _keys(activity, by, self.info["name"]):
                 self._add(sums[key], activity, total, share, node)
         if by == "collective":
             self._add_meetings(sums)
@@ -131,7 +137,7 @@ class Profile:
 
     def _add_meetings(self, sums: dict[Any, _Sum]) -> None:
         """What threads wait where all devices meet belongs to the collectives behind it."""
-        following = _collectives_behind_meetings([*self._totals])
+        following = _collectives_behind_meetings([*self._totals], self.info["name"])
         for activity, total in self._totals.items():
             if activity.meets == "all":
                 nodes = following[activity] or [MET]
@@ -194,23 +200,30 @@ class Profile:
         return in_words(self)
 
 
-def _keys(activity: Activity, by: By) -> Iterator[tuple[Any, float, NodeShare | None]]:
-    """(row, share of the time, node) of an activity; a kernel is one row."""
+def _keys(activity: Activity, by: By, step: str) -> Iterator[tuple[Any, float, NodeShare | None]]:
+    """(row, share of the time, node) of an activity; a kernel is one row. step: the name of the
+    program that steps are; what another one does has rows of its own"""
     if activity.kind == "meeting":
         return
     match by:
         case "kernel":
             yield activity.text, 1.0, None
         case "collective":
-            yield from ((n.name, n.share, n) for n in activity.nodes if n.sent is not None)
+            nodes = (n for n in activity.nodes if n.sent is not None)
+            yield from ((_named(activity, n, step), n.share, n) for n in nodes)
         case _ if not activity.nodes:
             yield ("" if by == "line" else activity.text.split("  ")[-1].strip()), 1.0, None
         case "node":
-            yield from ((n.name, n.share, n) for n in activity.nodes)
+            yield from ((_named(activity, n, step), n.share, n) for n in activity.nodes)
         case "op":
             yield from ((n.op, n.share, n) for n in activity.nodes)
         case "line":
             yield from ((_line_of(n.origin), n.share, n) for n in activity.nodes)
+
+
+def _named(activity: Activity, node: NodeShare, step: str) -> str:
+    """A node's name; in a program beside the step, such as `sync`, with the program's."""
+    return node.name if activity.program == step else f"{node.name} ({activity.program})"
 
 
 def _line_of(span: Span | None) -> Span | str:
@@ -222,7 +235,7 @@ def _line_text(span: Span) -> str:
 
 
 def _collectives_behind_meetings(
-    activities: Sequence[Activity],
+    activities: Sequence[Activity], step: str
 ) -> dict[Activity, list[str]]:
     """The collectives that are run between a meeting of all devices and the next one."""
     found: dict[Activity, list[str]] = {}
@@ -230,5 +243,6 @@ def _collectives_behind_meetings(
     for activity in activities:
         if activity.meets == "all":
             now = found[activity] = []
-        now += [n.name for n in activity.nodes if n.sent is not None and n.name not in now]
+        names = [_named(activity, n, step) for n in activity.nodes if n.sent is not None]
+        now += [name for name in names if name not in now]
     return found

@@ -57,6 +57,12 @@ class StepTimes:
         return self.end - self.begin
 
     @property
+    def programs(self) -> frozenset[str]:
+        """The programs that were run: the step's, and that in which replicas meet."""
+        first = next(iter(self.events.values()), [])
+        return frozenset(e.activity.program for e in first)
+
+    @property
     def threads(self) -> int:
         """How many threads of the machine took part."""
         return len(set(self.machine_threads.values()))

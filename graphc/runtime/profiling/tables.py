@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from graphc.runtime.profiling.limits import MachineLimits
 from graphc.runtime.profiling.rows import SHOWN, By, ProfileRow
+from graphc.support.units import size_text
 
 if TYPE_CHECKING:
     from graphc.runtime.profiling.profile import Profile
@@ -84,7 +85,7 @@ def _line(row: ProfileRow, by: By) -> str:
     waiting = _ms(row.waiting) if row.waiting > 5e-8 else ""
     runs = f"{row.runs:.0f}" if row.runs else ""
     limit = f"{row.limit:.0%} {row.bound}" if row.limit else ""
-    last = _size(row.sent) if by == "collective" and row.runs else limit
+    last = size_text(row.sent) if by == "collective" and row.runs else limit
     numbers = f"{_ms(row.seconds):>9} {row.share:>6.1%} {waiting:>9} {runs:>5}"
     return f"  {numbers} {flops:>8} {moved:>7} {last:>12}  {_label(row)}".rstrip()
 
@@ -98,10 +99,6 @@ def _label(row: ProfileRow) -> str:
 
 def _rate(x: float) -> str:
     return f"{x / 1e9:.1f}" if x >= 5e7 else ""
-
-
-def _size(n: float) -> str:
-    return f"{n:,.0f} B"
 
 
 def _ms(seconds: float) -> str:

@@ -61,7 +61,8 @@ class ProcessOutput:
     comes in between.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, said: list[bytes] | None = None) -> None:
+        self._said = said
         self._begun: dict[int, bytes] = {}
         self._hosts: dict[int, str] = {}
         self.only: set[int] | None = None  # if the job is ended: those whose last words count
@@ -73,6 +74,8 @@ class ProcessOutput:
         if (process, handle) == (0, 1):
             sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()
+            if self._said is not None:
+                self._said.append(data)
             return
         if process == 0:
             data = self._first + data
@@ -111,14 +114,17 @@ def _write(data: bytes) -> None:
 
 
 def supervise(
-    launcher: MpiLauncher, program: Sequence[str], layout: HostLayout, limits: Limits
-) -> int:
+    launcher: MpiLauncher, program: Sequence[str], layout: HostLayout, limits: Limits,
+    said: list[bytes] | None = None,
+) -> int:  # fmt: skip
     """Run `program` in the processes of the layout; the exit status.
+
+    said: gets what process 0 writes to its standard output, too
 
     Ctrl-C and SIGTERM ask all processes to end after this step; a second one ends them at once.
     Raises ProcessLost (G0581-G0584).
     """
-    printer = ProcessOutput()
+    printer = ProcessOutput(said)
     with _Watched(launcher, program, layout, limits, printer) as job, job.signals():
         return job.run()
 

@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from graphc.ir.placement import Mesh
 from graphc.ir.types import TensorType
 from graphc.lowering.program.program import Footprint, Program, by_kind
-from graphc.plan.replica_copies import copy_at, copy_axes, copy_of, joined
+from graphc.plan.replica_copies import copy_axes, joined
 from graphc.runtime.backends.backend import Backend, Device, FastPath, Programs
 from graphc.runtime.data.batches import Batch, has_lengths, is_full
 from graphc.runtime.data.stream import MicrobatchStream, collected, kept, only_microbatch
 from graphc.runtime.data.supply import Supply, WholeBatch
 from graphc.runtime.diagnosis import nans
 from graphc.runtime.diagnosis.crash_file import with_replay
-from graphc.runtime.machine.blas import limit_blas, set_blas_threads
+from graphc.runtime.machine.blas import BlasLimit, limit_blas
 from graphc.runtime.machine.interrupts import Stopping, Uninterrupted
 from graphc.runtime.machine.memory_limits import Limit
 from graphc.runtime.synchronous.device_lock import DeviceLock
@@ -27,17 +27,18 @@ from graphc.runtime.synchronous.fast_paths import FastPaths
 from graphc.runtime.synchronous.gathering import Gatherings
 from graphc.runtime.synchronous.scalars import DeviceScalars
 from graphc.runtime.synchronous.shards import (
+    InMemory,
     check_placements,
     check_variables,
     in_memory,
     is_held,
-    shard_of,
 )
 from graphc.runtime.transports import forks
 from graphc.runtime.transports.transport import Communicator, Transport
 from graphc.support import config
 from graphc.support.errors import GraphcError, InternalError, did_you_mean
 from graphc.support.lazy_map import existing
+from graphc.support.no_fork import no_fork
 
 Array: TypeAlias = NDArray[Any]
 T = TypeVar("T")
@@ -79,7 +80,7 @@ class Engine:
         self._session = transport.open(self.mesh.devices, deadline=deadline, groups=groups)
         self.processes = self._session.processes
         self.stopping = Stopping(self.processes)
-        self._blas: int | None = None
+        self._blas: BlasLimit | None = None
         try:
             (on_host, *_) = self._on_devices(lambda comm: comm.on_host)
             self._blas = limit_blas(on_host, single=self.mesh.leaves is not None)
@@ -109,26 +110,24 @@ class Engine:
         """Set the variables from global values. Raises G0510 for missing, extra or unfit ones.
 
         A variable with a copy on every replica may also be given as all copies, in a leading dim.
+        Of values in files this process reads what its devices hold.
         """
         types, mesh, joins = self.first.variable_types, self.mesh, self.joins
         saved = [n for n, t in types.items() if copy_axes(t, mesh)]
         arrays = check_variables(self.first, values, partly=partly, saved=saved)
         begun: list[int] = []
 
-        def run(comm: Communicator, some: Mapping[str, Array]) -> None:
+        def run(comm: Communicator, some: Mapping[str, InMemory]) -> None:
             device, rank = self._devices[comm.rank], comm.rank
             begun.append(rank)
             for name, value in some.items():
                 t = types[name]
                 if is_held(t, mesh, rank):
-                    if copy_axes(t, mesh):
-                        at = copy_at(t, mesh, rank)
-                        value = copy_of(value, at, t.rank, joins.get(name, "none"))
-                    device.set(name, shard_of(value, t, mesh, rank))
+                    device.set(name, value.shard(t, mesh, rank, joins.get(name, "none")))
 
         with Uninterrupted():
             try:
-                for some in in_memory(arrays):
+                for some in in_memory(arrays, types, mesh, self._session.here):
                     self._on_devices(partial(run, some=some))
             except BaseException as error:
                 if begun:
@@ -212,7 +211,9 @@ class Engine:
 
     def _prepare(self, name: str) -> None:
         """Let all devices prepare a program, or none: they may share memory for it."""
-        if name not in self._prepared:
+        if name in self._prepared:
+            return
+        with no_fork():
             self._check_mine()
             if self.processes.index:  # what another process has compiled is found, and not lowered
                 self._loaded.prepare(name)
@@ -283,6 +284,7 @@ class Engine:
         with self._in_use.lock:  # no signal is raised between its being taken and the block
             return self._session.run(run)
 
+    @no_fork()
     def fast_path(self, program: str, names: tuple[str, ...]) -> FastPath | None:
         """The fast path for batches of these entries, if there is one."""
         devices = [device for _, device in sorted(dict(self._devices).items())]
@@ -361,8 +363,8 @@ class Engine:
     def _end(self) -> None:
         self._session.close()
         self._devices.clear()
-        set_blas_threads(self._blas)
-        self._blas = None
+        if self._blas is not None:
+            self._blas.end()
 
     def __enter__(self) -> Self:
         return self

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from typing import Any
 
 from graphc.runtime.backends.backend import FastPath
@@ -41,15 +41,15 @@ class FastPaths:
     def done(self) -> int:
         return self.full.done + (self.short.done if self.short is not None else 0)
 
-    def step(self, batch: Any) -> dict[str, Any] | None:
+    def step(self, batch: Any, variables: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
         """See graphc.runtime.backends.backend.FastPath."""
-        found = self._step(batch)
+        found = self._step(batch, variables)
         if found is not None or not self.full.open:
             return found
         if self._find is not None and self._name in self._prepared:
             with Uninterrupted(), self._finding:
                 self._find_short()
-        return self.short.step(batch) if self.short is not None else None
+        return self.short.step(batch, variables) if self.short is not None else None
 
     def _find_short(self) -> None:
         """Find the path of short batches, unless another thread just has."""

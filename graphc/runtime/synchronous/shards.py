@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -11,7 +12,8 @@ from numpy.typing import NDArray
 from graphc.ir.placement import Home, Mesh, Replicated, Split, Varying, local_shape
 from graphc.ir.types import TensorType
 from graphc.lowering.program.program import Program, exact_ranges
-from graphc.plan.replica_copies import check_copies, copy_count
+from graphc.plan.replica_copies import check_copies, copy_at, copy_axes, copy_count, copy_of
+from graphc.runtime.checkpoints.boxes import Box
 from graphc.runtime.checkpoints.tensor_files import TensorInFile, Value
 from graphc.runtime.data.batches import array_of
 from graphc.runtime.data.supply import copy_padded
@@ -20,9 +22,16 @@ from graphc.support.errors import GraphcError
 Array: TypeAlias = NDArray[Any]
 
 
-def shard_of(value: Array, t: TensorType, mesh: Mesh, rank: int) -> Array:
-    """The padded shard of a global value that a rank holds: a view of it if that is the same."""
+def shard_of(
+    value: Array, t: TensorType, mesh: Mesh, rank: int, start: tuple[int, ...] = ()
+) -> Array:
+    """The padded shard of a global value that a rank holds: a view of it if that is the same.
+
+    start: of a box of the value, where it begins
+    """
     shape, spans = local_shape(t, mesh), spans_of(t, mesh, rank)
+    if start:
+        spans = [(o - first, n) for (o, n), first in zip(spans, start, strict=True)]
     if tuple(n for _, n in spans) == shape and value.dtype == t.dtype.numpy:
         return value[tuple(slice(o, o + n) for o, n in spans)]
     out = np.empty(shape, t.dtype.numpy)
@@ -102,15 +111,50 @@ def check_variables(
     return arrays
 
 
-def in_memory(values: Mapping[str, Value]) -> Iterator[dict[str, Array]]:
-    """The values: those of files one at a time, so that no two of them are in memory at once."""
-    if plain := {n: value for n, value in values.items() if not isinstance(value, TensorInFile)}:
-        yield plain
+@dataclass(frozen=True)
+class InMemory:
+    """The values of a variable, or those in a box of them. start: where the box begins."""
+
+    values: Array
+    start: tuple[int, ...]
+
+    def shard(self, t: TensorType, mesh: Mesh, rank: int, how: str) -> Array:
+        """What a rank of those that the box is for holds. how: as copies are joined."""
+        value, start = self.values, self.start
+        if copy_axes(t, mesh):
+            first = start[0] if len(start) > t.rank else 0
+            value = copy_of(value, copy_at(t, mesh, rank) - first, t.rank, how)
+        return shard_of(value, t, mesh, rank, start[len(start) - t.rank :])
+
+
+def in_memory(
+    values: Mapping[str, Value], types: Mapping[str, TensorType], mesh: Mesh, ranks: range
+) -> Iterator[dict[str, InMemory]]:
+    """The values: of those in files what these ranks hold, one variable at a time, so that no two
+    of them are in memory at once."""
+    plain = {n: a for n, a in values.items() if not isinstance(a, TensorInFile)}
+    if plain:
+        yield {n: InMemory(a, (0,) * a.ndim) for n, a in plain.items()}
     for name, value in values.items():
         if isinstance(value, TensorInFile):
-            some = {name: value.read()}
+            box = held_box(types[name], mesh, ranks, value.shape)
+            some = {name: InMemory(value.read_box(box), tuple(s.start for s in box))}
             yield some
             some.clear()  # before the next one is read
+
+
+def held_box(t: TensorType, mesh: Mesh, ranks: range, shape: tuple[int, ...]) -> Box:
+    """The smallest box of a value, or of all copies of it, that has all that some ranks hold."""
+    held = [rank for rank in ranks if is_held(t, mesh, rank)]
+    spans = [
+        [(copy_at(t, mesh, rank), 1)] * (len(shape) > t.rank) + spans_of(t, mesh, rank)
+        for rank in held
+    ]
+    valid = [each for each in spans if all(n for _, n in each)]
+    if not valid:
+        return (slice(0, 0),) * len(shape)
+    dims = zip(*valid, strict=True)
+    return tuple(slice(min(at for at, _ in d), max(at + n for at, n in d)) for d in dims)
 
 
 def check_placements(program: Program) -> None:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
+
+from graphc.support.errors import GraphcError
+
+T = TypeVar("T")
 
 
 class Processes(Protocol):
@@ -69,3 +75,23 @@ class Alone:
 
 
 ALONE = Alone()
+
+
+def in_every_process(processes: Processes, act: Callable[[], T]) -> T:
+    """The result of a call that all processes make, if none of them fails.
+
+    Raises the GraphcError of this process's call, or that of another process.
+    """
+    if processes.count == 1:
+        return act()
+    try:
+        result = act()
+    except GraphcError as error:
+        words = json.dumps([error.code, error.message, error.help])
+        processes.all_gather(words.encode())
+        raise
+    for said in processes.all_gather(b""):
+        if said:
+            code, message, help = json.loads(said)
+            raise GraphcError(code, message, help=help)
+    return result

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from graphc_numpy.native.llvm import machine
-from graphc_numpy.native.llvm.vectors import INT64, POINTER, VOID, WIDTH, Printer, Vector
-from graphc_numpy.native.math.functions import apply
+from graphc_llvm.math.functions import apply
+from graphc_llvm.vectors import INT64, POINTER, VOID, WIDTH, Vector
+from graphc_numpy.native import machine
+from graphc_numpy.native.machine import host_printer
 from llvmlite import ir
 
 from graphc.ir.types import DType, dtype_of
@@ -37,7 +38,7 @@ def printed(
     module = ir.Module(name)
     t = ir.FunctionType(VOID, [POINTER] * (len(types) + 1) + [INT64])
     f = ir.Function(module, t, name)
-    p = Printer(ir.IRBuilder(f.append_basic_block()))
+    p = host_printer(ir.IRBuilder(f.append_basic_block()))
     *operands, result, size = f.args
 
     def load(pointer: ir.Value, i: ir.Value, t: DType) -> Vector:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from graphc_numpy import NumpyBackend
-from graphc_numpy.native.llvm import machine
+from graphc_numpy.native import machine
 from guard import Guard, fresh_arrays
 from laws.guarded import environment, shared_by_threads
 

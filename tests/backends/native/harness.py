@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from graphc_numpy.native.llvm.machine import Target, target
+from graphc_numpy.native.machine import Target, target
 from guard import Guard
 from llvmlite import binding, ir
 
-from graphc.lowering.kernel.code import IndexLinks, LineKernel, LoopKernel, Nest
+from graphc.lowering.kernel.code import IndexLinks, LineKernel, LoopKernel, Nest, TiledKernel
 from graphc.support import config
 from graphc.support.errors import GraphcError
 
@@ -128,6 +128,12 @@ def _printed(module: ir.Module, kernel: LoopKernel) -> tuple[ir.Function, int, i
 
         made = lines.print_lines(module, kernel, "kernel")
         return made, lines.units(kernel), lines.scratch_bytes(kernel)
+    if isinstance(kernel, TiledKernel):
+        from graphc_numpy.native.step.regions import kernel_printers
+
+        every = kernel_printers()
+        made = every.print(module, kernel, "kernel")
+        return made, every.units(kernel), every.scratch_bytes(kernel)
     from graphc_numpy.native.gemm import products
 
     made = products.print_gemm(module, kernel, "kernel")

@@ -11,9 +11,8 @@ pytest.importorskip("llvmlite")
 import llvmlite.binding as llvm
 import numpy as np
 from backends.native.entries import program_of
-from graphc_numpy.native import compiled
-from graphc_numpy.native.llvm import machine
-from graphc_numpy.native.llvm.machine import Target
+from graphc_numpy.native import compiled, machine
+from graphc_numpy.native.machine import Target
 from graphc_numpy.native.threads.barrier import print_barrier
 from llvmlite import ir
 

@@ -130,25 +130,33 @@ OTHERS = {
     "addresses", "vectors", "barrier", "call_table", "sequences", "recorded_calls", "regions", "pool",
     "payne_hanek", "linked_sums", "nests", "dot_products", "groups", "clock", "limits",
 }  # fmt: skip
+BACKENDS = Path(str(graphc_numpy.__file__)).parents[1]
+PRINTERS = [BACKENDS / "graphc_llvm", BACKENDS / "graphc_numpy" / "native"]
 MEMORY = {"load", "store", "load_atomic", "store_atomic", "atomic_rmw", "cmpxchg"}
 
 
 def test_kernels_load_and_store_through_the_printer_alone() -> None:
-    for path in Path(str(graphc_numpy.native.__file__)).parent.rglob("*.py"):
+    for path in (path for folder in PRINTERS for path in folder.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             match node:
                 case ast.Attribute(attr=name, value=ast.Name(id="b") | ast.Attribute(attr="b")):
                     assert name not in MEMORY or path.stem in OTHERS, f"{path.name}:{node.lineno}"
 
 
-@pytest.mark.parametrize("name", ["loops/linked_sums", "loops/nests", "llvm/dot_products"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "graphc_llvm/linked_sums", "graphc_numpy/native/loops/nests",
+        "graphc_numpy/native/gemm/dot_products",
+    ],
+)  # fmt: skip
 def test_what_else_kernels_load_lies_on_their_stack(name: str) -> None:
-    text = (Path(str(graphc_numpy.native.__file__)).parent / f"{name}.py").read_text()
+    text = (BACKENDS / f"{name}.py").read_text()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-2:] in (
             ["b", "load"], ["b", "store"]
         ):  # fmt: skip
             places = {"levels", "level(at)", "level(k)", "level(low)", "level(where)", "where"}
-            places |= {"place", "p.at(place, 1, I32)"}
+            places |= {"place", "p.at(place, 1, I32)", "totals", "total", "following"}
             places.add("b.gep(array, [index(k)], source_etype=t)")
             assert places & {ast.unparse(x) for x in node.args}, ast.unparse(node)

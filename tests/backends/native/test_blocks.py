@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
@@ -17,7 +18,7 @@ from lowering.attention import attention
 
 import graphc
 from graphc import nn
-from graphc.lowering.tiling import row_tiling, tiled_kernels
+from graphc.lowering import target as targets
 from graphc.runtime.backends.reference import BACKEND
 from graphc.support import config
 from graphc.support.errors import GraphcError
@@ -27,12 +28,15 @@ BF16 = np.dtype(ml_dtypes.bfloat16)
 STRATEGY = "reproducible(2)"
 
 
+def changed(patch: pytest.MonkeyPatch, **numbers: int) -> None:
+    """Have kernels lowered for a CPU with other numbers."""
+    patch.setattr(targets, "CPU", replace(targets.CPU, **numbers))
+
+
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     """Small values are worth a run, too; blocks are small, and nothing is kept on disk."""
-    monkeypatch.setattr(row_tiling, "LEAST", 1)
-    monkeypatch.setattr(tiled_kernels, "CACHE", 1)
-    monkeypatch.setattr(tiled_kernels, "FEW", 4)
+    changed(monkeypatch, tiled=1, cache=1, tile_rows=4)
     monkeypatch.setenv("GRAPHC_CACHE", "0")
     config.get.cache_clear()
     yield monkeypatch
@@ -109,7 +113,7 @@ def test_reproducible_steps_in_blocks_have_the_same_bits_on_any_devices(
 def test_blocks_of_a_reproducible_step_change_no_bits(eager: pytest.MonkeyPatch) -> None:
     shape = (8, 2, 24, 8)
     small = trained(NATIVE, shape, strategy=STRATEGY)["sha"]
-    eager.setattr(row_tiling, "LEAST", 1 << 60)
+    changed(eager, tiled=1 << 60)
     assert trained(NATIVE, shape, strategy=STRATEGY)["sha"] == small
 
 
@@ -120,7 +124,7 @@ def test_products_that_leave_out_zeros_have_the_same_bits(
 ) -> None:
     eager.setenv("GRAPHC_TARGET", target)
     config.get.cache_clear()
-    eager.setattr(tiled_kernels, "CACHE", cache)
+    changed(eager, cache=cache)
     found = set()
     for fewest in (16, 1 << 60):
         eager.setattr(zero_tails, "FEWEST", fewest)

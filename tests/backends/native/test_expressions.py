@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from graphc_numpy.native.llvm.vectors import INT64, POINTER, VOID, Printer, Vector, index
-from graphc_numpy.native.loops.expression_codegen import ExpressionPrinter
+from graphc_llvm.expression_codegen import ExpressionPrinter
+from graphc_llvm.vectors import INT64, POINTER, VOID, Vector, index
+from graphc_numpy.native.machine import host_printer
 from llvmlite import binding, ir
 
 from graphc.ir.types import BF16, BOOL, F16, F32, F64, I32, I64, U8, DType
@@ -35,7 +36,7 @@ def run(
     """Run statements in one place; `placed` axes are added to the addresses before."""
     module, kinds = ir.Module("test"), [POINTER] * (len(arrays) + 1)
     function = ir.Function(module, ir.FunctionType(VOID, kinds), "cell")
-    p = Printer(ir.IRBuilder(function.append_basic_block("entry")))
+    p = host_printer(ir.IRBuilder(function.append_basic_block("entry")))
     params = tuple(Parameter(d) for d in dtypes)
     cells = ExpressionPrinter(p, params, function.args[:-1], function.args[-1])
     indices = [index(k) for k in at]
@@ -164,7 +165,7 @@ def test_lanes_that_are_masked_off_note_no_error() -> None:
 def test_arithmetic_on_uniform_registers_stays_in_one_lane() -> None:
     module = ir.Module("test")
     function = ir.Function(module, ir.FunctionType(VOID, [POINTER, POINTER]), "cell")
-    p = Printer(ir.IRBuilder(function.append_basic_block("entry")))
+    p = host_printer(ir.IRBuilder(function.append_basic_block("entry")))
     registers: dict[int, Vector] = {}
     cells = ExpressionPrinter(p, (Parameter(F32),), function.args[:1], function.args[1])
     code = (Load(0, Access(0, (0,))), Load(1, Access(0, (1,))), Apply(2, "add", (0, 0), F32))

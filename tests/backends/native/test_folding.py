@@ -12,11 +12,12 @@ import pytest
 pytest.importorskip("llvmlite")
 
 from backends.native.harness import run_kernel
-from graphc_numpy.native.llvm.folding import FoldingBuilder, known
-from graphc_numpy.native.llvm.vectors import FEW, INT64, POINTER, VOID, Printer, index
+from graphc_llvm.folding import FoldingBuilder, known
+from graphc_llvm.math import functions
+from graphc_llvm.math.functions import OFTEN
+from graphc_llvm.vectors import FEW, INT64, POINTER, VOID, Printer, index
 from graphc_numpy.native.loops import nests
-from graphc_numpy.native.math import functions
-from graphc_numpy.native.math.functions import OFTEN
+from graphc_numpy.native.machine import host_printer
 from llvmlite import ir
 
 from graphc.ir.types import F16, F32, F64, DType
@@ -37,7 +38,7 @@ def printed(make: Callable[[Printer, ir.Value], Any]) -> str:
     module = ir.Module("m")
     kind = ir.FunctionType(VOID, [INT64, POINTER])
     function = ir.Function(module, kind, "f")
-    p = Printer(FoldingBuilder(function.append_basic_block("entry")))
+    p = host_printer(FoldingBuilder(function.append_basic_block("entry")))
     made = make(p, function.args[0])
     if isinstance(made, ir.Value):
         p.b.store(made, function.args[1], align=8)

@@ -12,8 +12,8 @@ import pytest
 pytest.importorskip("llvmlite")
 
 from backends.native.elementwise import call
-from graphc_numpy.native.math import functions
-from graphc_numpy.native.math.bounds import ULPS, table
+from graphc_llvm.math import functions
+from graphc_llvm.math.bounds import ULPS, table
 
 import graphc.ir.registry  # noqa: F401
 from graphc.ir.op import Op, all_ops

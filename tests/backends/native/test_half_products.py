@@ -26,10 +26,10 @@ from backends.native.test_products import (
     weights,
     window,
 )
-from graphc_numpy.native.gemm.contractions import blocks
+from graphc_llvm.contractions import blocks
 from graphc_numpy.native.gemm.products import units
 from graphc_numpy.native.gemm.tiles import tiling
-from graphc_numpy.native.llvm.machine import target
+from graphc_numpy.native.machine import target
 
 from graphc.ir.types import BF16, F16, F32, DType
 from graphc.lowering.kernel.code import Access, Apply, Gemm, Load, Number, Parameter, Store

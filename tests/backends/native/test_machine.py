@@ -14,8 +14,8 @@ import pytest
 
 pytest.importorskip("llvmlite")
 
-from graphc_numpy.native.llvm import machine
-from graphc_numpy.native.llvm.vectors import INT64
+from graphc_llvm.vectors import INT64
+from graphc_numpy.native import machine
 from llvmlite import ir
 
 from graphc.support import config

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("llvmlite")
 
 from backends.native.harness import run_kernel
-from graphc_numpy.native.gemm import masked_tiles
+from graphc_llvm import masked_tiles
 from lowering import interpret
 
 from graphc.ir.types import BOOL, F32, I32, I64

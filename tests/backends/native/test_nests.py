@@ -14,9 +14,9 @@ pytest.importorskip("llvmlite")
 
 from backends.native.harness import compile_kernel, run_kernel
 from backends.native.reference import run_nest
-from graphc_numpy.native.llvm.machine import target
 from graphc_numpy.native.loops.loop_interchange import interchanged
 from graphc_numpy.native.loops.nests import units
+from graphc_numpy.native.machine import target
 
 from graphc.ir.types import BF16, BOOL, DTYPES, F16, F32, F64, I32, I64, U8, DType
 from graphc.lowering.kernel.code import (

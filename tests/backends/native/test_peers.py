@@ -139,6 +139,17 @@ def test_every_collective_of_one_process_is_a_kernel(strategy: str) -> None:
         assert Start not in hosted(devices(trainer)[0])
 
 
+@pytest.mark.parametrize("strategy", ["central_storage(2)", "parameter_server(2, 1)"])
+def test_the_owner_of_a_variable_adds_up_its_gradient_where_it_updates_it(strategy: str) -> None:
+    with compiled(strategy) as trainer:
+        program = trainer.trainer.plan.programs["train"]
+    *_, before, commit = lower(program, frozenset()).parts
+    updates = [c.node for x in commit if isinstance(x, Native) for c in x.calls]
+    assert all(x.home for x in commit if isinstance(x, Native))
+    assert sum("einsum" in node and "sqrt" in node for node in updates) == 2
+    assert not any(x.home for x in before if isinstance(x, Native))
+
+
 def test_devices_that_wait_with_a_deadline_meet_at_the_transport() -> None:
     with compiled("mirrored(2)") as trainer:
         programs = engine_of(trainer).programs

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("llvmlite")
 
 from backends.native.harness import run_kernel
-from graphc_numpy.native.gemm.contractions import BLOCK, blocks, transposed, without_unit_axes
+from graphc_llvm.contractions import BLOCK, blocks, transposed, without_unit_axes
 from graphc_numpy.native.gemm.products import scratch_bytes, units
 from graphc_numpy.native.gemm.tiles import tiling
 

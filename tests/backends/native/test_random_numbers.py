@@ -15,8 +15,8 @@ pytest.importorskip("llvmlite")
 
 from backends.native.harness import compile_kernel, run_kernel
 from graphc_numpy import NumpyBackend
+from graphc_numpy.native import machine
 from graphc_numpy.native.fast_path import NativeFastPath
-from graphc_numpy.native.llvm import machine
 from graphc_numpy.native.loops.nests import units
 from laws.guarded import check_guarded, environment, shared_by_threads
 from lowering.structures import ALL

@@ -24,7 +24,15 @@ from graphc.ir.builder import Builder, Value
 from graphc.ir.graph import Variable
 from graphc.ir.orders import Order
 from graphc.ir.types import BF16, F16, F32, F64, I32, I64, U8, DType, TensorType
-from graphc.lowering.kernel.code import Check, IndexLinks, LinkedSum, Nest, Parameter, statements
+from graphc.lowering.kernel.code import (
+    Check,
+    IndexLinks,
+    KernelCall,
+    LinkedSum,
+    Nest,
+    Parameter,
+    statements,
+)
 from graphc.lowering.kernel.lowered import Host, Native
 from graphc.lowering.lower import lower
 from graphc.lowering.program.program import Feed, Program
@@ -54,10 +62,12 @@ IDS: dict[str, list[int]] = {
 
 
 @pytest.mark.parametrize("dtype", [I32, I64], ids=str)
+@pytest.mark.parametrize("table", ["long", "short"])
 @pytest.mark.parametrize("name", IDS)
-def test_links_tell_the_next_place_of_an_index(name: str, dtype: DType) -> None:
+def test_links_tell_the_next_place_of_an_index(name: str, table: str, dtype: DType) -> None:
     ids = np.array(IDS[name], dtype.numpy)
-    kernel = IndexLinks((Parameter(dtype), Parameter(I32, True)), len(ids), 1 << 21, 0)
+    limit = 1 << 21 if table == "long" else int(ids.max()) + 1
+    kernel = IndexLinks((Parameter(dtype), Parameter(I32, True)), len(ids), limit, 0)
     wanted, found, parts = (np.full(len(ids), 99, np.int32) for _ in range(3))
     assert interpret.run(kernel, [ids, wanted]) == []
     assert not run_kernel(kernel, [ids, found]).any()
@@ -66,10 +76,11 @@ def test_links_tell_the_next_place_of_an_index(name: str, dtype: DType) -> None:
     np.testing.assert_array_equal(parts, wanted)
 
 
-@pytest.mark.parametrize("wrong", [-1, 8, -(1 << 31)])
-def test_an_index_that_no_row_has_is_noted(wrong: int) -> None:
+@pytest.mark.parametrize("wrong", [-1, 1 << 30, -(1 << 31)])
+@pytest.mark.parametrize("limit", [8, 1 << 20])
+def test_an_index_that_no_row_has_is_noted(limit: int, wrong: int) -> None:
     ids, found = np.array([1, wrong, 7, 1], np.int32), np.zeros(4, np.int32)
-    kernel = IndexLinks((Parameter(I32), Parameter(I32, True)), 4, 8, 2)
+    kernel = IndexLinks((Parameter(I32), Parameter(I32, True)), 4, limit, 2)
     errors = run_kernel(kernel, [ids, found])
     assert errors[2].tolist() == [1, wrong] and not errors[:2].any()
     assert found.tolist() == [3, 4, 4, -5]
@@ -150,6 +161,12 @@ def updated(c: Case) -> Program:
         f.outputs["joined"] = joined.name
     f.updates["v"] = f.row_add(table, ids, -(joined * 0.5)).name
     return schedule(f.build(), exact=bool(c.seed % 2))
+
+
+def native_calls(program: Program) -> list[KernelCall]:
+    """The calls of kernels of its native form."""
+    lines = (x for part in lower(program).parts for x in part if isinstance(x, Native))
+    return [c for line in lines for c in line.calls]
 
 
 def hosted(program: Program) -> list[Any]:
@@ -268,6 +285,58 @@ def test_the_limit_of_an_index_is_the_length_of_the_buffer() -> None:
     calls = [c for part in lowered.parts for x in part if isinstance(x, Native) for c in x.calls]
     checks = [x for c in calls for x in statements(c.kernel) if isinstance(x, Check)]
     assert [x.limit for x in checks] == [5]
+
+
+# -- short tables ---------------------------------------------------------------------------------
+
+
+def short(seed: int, n: int = 96) -> dict[str, Array]:
+    """Indices of a vector of 200 entries, some of them equal."""
+    rng = np.random.default_rng(seed)
+    ids = rng.integers(-200, 200, (n, 1)).astype(np.int32)
+    return {"ids": ids, "c": rng.standard_normal((n, 1)).astype(np.float32)}
+
+
+def vector_trainer(strategy: str, backend: NumpyBackend = NATIVE) -> graphc.StepTrainer:
+    def of_vector(p: Any, b: Any) -> Any:
+        return np.mean((p["v"][b["ids"]] - b["c"]) ** 2)
+
+    first = {"v": np.random.default_rng(1).standard_normal(200).astype(np.float32)}
+    made = graphc.optim.sgd(0.5)
+    return graphc.compile(
+        of_vector, first, short(0), optimizer=made, strategy=strategy, backend=backend
+    )
+
+
+def test_a_short_table_is_added_to_without_links() -> None:
+    with vector_trainer("one_device()") as made:
+        calls = native_calls(made.trainer.plan.programs["train"])
+    assert not any(isinstance(c.kernel, IndexLinks) for c in calls)
+    assert not any(isinstance(x, LinkedSum) for c in calls for x in statements(c.kernel))
+
+
+@pytest.mark.parametrize("change", ["", "tree", "long", "half", "read"])
+def test_only_some_joined_rows_are_added_as_a_table(change: str) -> None:
+    """Not those that are summed as trees or rounded or read by row, nor those of a long table."""
+    size = 1000 if change == "long" else 200
+    dtype = F16 if change == "half" else F32
+    order = Order.TREE if change == "tree" else Order.ACCUMULATE
+    seed = 4 if change == "read" else 3
+    program = updated(Case(seed, (96, 1), (), size, dtype, order, "dense"))
+    assert any(isinstance(c.kernel, IndexLinks) for c in native_calls(program)) == bool(change)
+
+
+@pytest.mark.parametrize(
+    "strategy", ["one_device()", "mirrored(3)", "zero(2, stage=3)", "parameter_server(2, 1)"]
+)
+def test_a_short_table_has_the_bits_of_the_ops(strategy: str) -> None:
+    found = []
+    for backend in (NATIVE, NumpyBackend(native=False)):
+        with vector_trainer(f"{strategy} * reproducible(6)", backend) as made:
+            for k, n in enumerate((96, 96, 50)):
+                made.step(short(k, n))
+            found.append(made.params_sha256())
+    assert found[0] == found[1]
 
 
 # -- a model -------------------------------------------------------------------------------------

@@ -9,12 +9,13 @@ import pytest
 
 pytest.importorskip("llvmlite")
 
+import graphc_llvm
 import graphc_numpy
-from graphc_numpy.native.llvm import machine
+from graphc_numpy.native import machine
 
 import graphc
 
-PACKAGES = {p.__name__: Path(p.__path__[0]) for p in (graphc, graphc_numpy)}
+PACKAGES = {p.__name__: Path(p.__path__[0]) for p in (graphc, graphc_llvm, graphc_numpy)}
 STARTS = ("graphc.lowering.lower", "graphc_numpy.native.compiled", "graphc_numpy.native.peers")
 # What says nothing of the code: how a program is built before, and run after it; see the reasons.
 HARMLESS = {

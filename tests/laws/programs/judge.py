@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from graphc_numpy import NumpyBackend
 from guard import Guard, fresh_arrays
+from laws.parts import rows
 from laws.programs import entries, folds, lookups, oracle, products, shapes  # noqa: F401 - pieces
 from laws.programs.program import Array, Arrays, Program
 from lowering.lowered import Stepper
@@ -31,7 +32,7 @@ from graphc.frontend.numpy.trace import record
 from graphc.passes.differentiation.differentiate import Differentiate
 from graphc.runtime.backends.reference import interpret
 from graphc.runtime.trainer import Trainer
-from graphc.strategies import parse_strategy
+from graphc.strategies import layout_of, parse_strategy
 from graphc.support.errors import GraphcError, InternalError, VerifyError
 
 PATHS: Mapping[str, Any] = {
@@ -100,12 +101,40 @@ class _Judge:
                 self._guarded(strategy, self._spread, module, strategy)
 
     def _spread(self, traced: tuple[Module, Any], strategy: str) -> None:
-        """Under a strategy. Replicas that step alone are compared with themselves, interpreted."""
-        if periodicity(parse_strategy(strategy)) is not None:
+        """Under a strategy. Replicas that step alone are compared with themselves, interpreted; and
+        these with one device that steps on the part of each."""
+        periodic = periodicity(parse_strategy(strategy))
+        if periodic is not None:
             self.interpreted = {}
             self._run(traced, strategy, ("reference",))
+            if periodic.outer is None:
+                self._guarded(f"alone, {strategy}", self._alone, traced, strategy)
             self.truth = self.interpreted
         self._run(traced, strategy, self.paths[:1])
+
+    def _alone(self, traced: tuple[Module, Any], strategy: str) -> None:
+        """The mean of the gradients that one device has on the parts, where no part is empty."""
+        module, recording = traced
+        layout = layout_of(parse_strategy(strategy))
+        replicas = int(np.prod([layout.mesh.axis(a).size for a in layout.local]))
+        plan = compile_module(module, parse_strategy("one_device()"))
+        with Trainer(plan, "reference", values=recording.values) as trainer:
+            for size, made in (self.interpreted or {}).items():
+                params, batch = self.program.data(self.sizes[size])
+                parts = rows(self.sizes[size], [replicas])
+                found = [self._on_part(trainer, params, batch, p) for p in parts if p]
+                if len(found) == replicas:
+                    want = {k: np.mean([g[k] for g in found], axis=0) for k in made.gradients}
+                    allowed = (HALF if self.program.coarse else SINGLE) * self._largest(size)
+                    where = f"alone, {strategy}, {size}, gradient"
+                    self._compare(where, made.gradients, want, allowed)
+
+    def _on_part(self, trainer: Trainer, params: Arrays, batch: Arrays, part: list[int]) -> Arrays:
+        """The gradients of some examples only."""
+        dims = {x.name: x.shape.index(None) for x in self.program.leaves if None in x.shape}
+        trainer.load(params)
+        trainer.step({k: a.take(part, dims[k]) if k in dims else a for k, a in batch.items()})
+        return {k: params[k].astype(np.float64) - x for k, x in trainer.variables("param").items()}
 
     def _guarded(self, where: str, function: Any, *args: Any) -> Any:
         try:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,8 +35,8 @@ def closed() -> Iterator[None]:
         OPEN.pop().close()
 
 
-def opened(folder: Path, **options: Any) -> FileJournal:
-    OPEN.append(FileJournal(folder, **options))
+def opened(folder: Path, durable: bool = False, **options: Any) -> FileJournal:
+    OPEN.append(FileJournal(folder, durable, **options))
     return OPEN[-1]
 
 
@@ -188,3 +190,62 @@ def test_a_server_of_a_step_has_the_same_bits_after_any_number_of_deaths(tmp_pat
         assert value.tobytes() == other.store.variables()[name].tobytes(), name
     for each in (one, other):
         each.store.engine.close()  # type: ignore[attr-defined]
+
+
+# -- the disk --------------------------------------------------------------------------------------
+
+
+class Disk:
+    """What would be left if the power failed: content of files and names in folders, as they were
+    when each was last brought to the disk."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.synced, self.files, self.folders = 0, dict[int, bytes](), dict[int, dict[str, int]]()
+        self._real = os.fsync
+        patch.setattr(os, "fsync", self._sync)
+
+    def _sync(self, handle: int) -> None:
+        self._real(handle)
+        self.synced += 1
+        status = os.fstat(handle)
+        if stat.S_ISDIR(status.st_mode):
+            names = {entry.name: entry.inode() for entry in os.scandir(handle)}
+            self.folders[status.st_ino] = names
+        else:
+            path = os.readlink(f"/proc/self/fd/{handle}")
+            self.files[status.st_ino] = Path(path).read_bytes()
+
+    def left(self, folder: Path, to: Path) -> Path:
+        """Write what would be left of a folder to another one."""
+        to.mkdir()
+        for name, number in self.folders.get(folder.stat().st_ino, {}).items():
+            (to / name).write_bytes(self.files.get(number, b""))
+        return to
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="has no names of open files")
+@pytest.mark.parametrize("most", [700, 1 << 20])
+def test_a_durable_journal_has_all_that_a_server_said_if_the_power_fails(
+    tmp_path: Path, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk, folder = Disk(monkeypatch), tmp_path / "run" / "server.0"
+    server = Server.journaled("server.0", Counter("v"), opened(folder, True, most=most), 0)
+    assert "run" in disk.folders[tmp_path.stat().st_ino]
+    assert "server.0" in disk.folders[folder.parent.stat().st_ino]
+    for number, message in enumerate(messages(0)):
+        server.on_message(message)
+        store = Counter("v")
+        store.load({})
+        left = opened(disk.left(folder, tmp_path / f"{number}"))
+        again = Server.journaled("server.0", store, left, server.version)
+        assert known(again) == known(server)
+
+
+def test_a_journal_that_need_not_outlive_the_machine_does_not_wait_for_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk(monkeypatch)
+    server = Server.journaled("server.0", Counter("v"), opened(tmp_path, most=700), 0)
+    for message in messages(0):
+        server.on_message(message)
+    assert disk.synced == 0

@@ -402,7 +402,7 @@ def test_a_recording_needs_the_same_first_values(recorded: Path) -> None:
     ('"versions": [0, 0]', '"versions": [0, 9]', "pulled versions (0, 9)"),
     ('"batch": 1,', '"batch": 0,', "uses batch 0 twice"),
     ("graphc-schedule", "other", "is not a recording"),
-    ('"version": 2', '"version": 3', "has format 3"),
+    ('"version": 3', '"version": 4', "has format 4"),
     ('{"order": 2', "{order", "is not a line of a recording"),
     ('"pushes": 52', '"pushes": 51', "has 52 pushes, but says that there are 51"),
     ('"number": 1', '"number": 7', "was changed after it was written"),

@@ -372,6 +372,7 @@ def test_a_numpy_step_is_saved_by_fit_and_in_a_loop_of_ones_own(tmp_path: Path) 
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="there is no list of open files")
+@pytest.mark.filterwarnings("ignore:note.G0544")  # as on a busy disk
 def test_saves_and_resumes_leave_no_file_open_and_no_thread_behind(tmp_path: Path) -> None:
     def held() -> tuple[int, int]:
         gc.collect()  # what tests before this one have left

@@ -63,7 +63,7 @@ def best_of(trainer: Any, batch: Any, recorder: Recorder) -> float:
 
 
 def test_an_ordinary_step_has_no_clock() -> None:
-    from graphc_numpy.native.llvm import machine
+    from graphc_numpy.native import machine
     from graphc_numpy.native.step.regions import compile_regions
 
     made: list[str] = []

@@ -53,6 +53,15 @@ def test_a_python_step_is_profiled_by_its_own_lines() -> None:
     assert "waiting for other threads" in str(found)
 
 
+def test_the_meeting_of_replicas_is_profiled_apart_from_steps_and_with_its_share_of_them() -> None:
+    found = profile_of("linear", "local_sgd(2, every=2)", steps=6)
+    assert [s.number % 2 for s in found.faster].count(0) == 2 == len(found.faster) / 2
+    sent = {row.label: row.sent for row in found.rows("collective")}
+    assert sent["replica_sum.data"] == 4 and sent["replica_sum.data (sync)"] == 40
+    labels = {row.label for row in found.rows("node")}
+    assert {"replica_sum.data", "replica_sum.data (sync)"} <= labels
+
+
 def test_steps_of_numpy_calls_are_profiled_too() -> None:
     backend = replace(plugins.backend("numpy"), native=False)  # type: ignore[type-var]
     found = profile_of("linear", "mirrored(2)", backend=backend)

@@ -8,14 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from llvmlite import ir
-
-from graphc.lowering.kernel.axes import sizes
-from graphc.lowering.kernel.code import Access, Store, reached
-from graphc_numpy.native.gemm.microkernels import helper
-from graphc_numpy.native.gemm.tiles import Tiling
-from graphc_numpy.native.llvm.folding import FoldingBuilder
-from graphc_numpy.native.llvm.vectors import (
+from graphc_llvm.expression_codegen import ExpressionPrinter
+from graphc_llvm.folding import FoldingBuilder
+from graphc_llvm.helpers import helper
+from graphc_llvm.prefetch import LINE
+from graphc_llvm.vectors import (
     FEW,
     I8,
     INT64,
@@ -26,8 +23,12 @@ from graphc_numpy.native.llvm.vectors import (
     Vector,
     index,
 )
-from graphc_numpy.native.loops.expression_codegen import ExpressionPrinter
-from graphc_numpy.native.loops.prefetch import LINE
+from llvmlite import ir
+
+from graphc.lowering.kernel.axes import sizes
+from graphc.lowering.kernel.code import Access, Store, reached
+from graphc_numpy.native.gemm.tiles import Tiling
+from graphc_numpy.native.machine import host_printer
 
 SOON = 32  # entries of inner: a tile of fewer is done before memory answers
 
@@ -39,7 +40,7 @@ def print_epilogue(module: ir.Module, t: Tiling, name: str) -> ir.Function:
     arguments = [POINTER] * (n + 1) + [INT64] * (axes + 2) + [POINTER]
     f = helper(module, ir.FunctionType(VOID, arguments), name)
     few = prod((*product.batch, *product.rows, *product.cols)) <= FEW
-    p = Printer(FoldingBuilder(f.append_basic_block("entry")), few)
+    p = host_printer(FoldingBuilder(f.append_basic_block("entry")), few)
     pointers, sums, errors = f.args[:n], f.args[n], f.args[-1]
     indices, rows, cols = f.args[n + 1 : n + 1 + axes], f.args[-3], f.args[-2]
     if t.units == t.wide == 1:
@@ -112,7 +113,7 @@ def _ask_function(module: ir.Module, lines: int, written: bool) -> ir.Function:
     if printed is not None:
         return printed
     f = helper(module, ir.FunctionType(VOID, [POINTER, INT64, INT64]), name)
-    p = Printer(ir.IRBuilder(f.append_basic_block("entry")))
+    p = host_printer(ir.IRBuilder(f.append_basic_block("entry")))
     first, step, rows = f.args
 
     def turn(_: ir.Value, row: ir.Value) -> list[ir.Value]:

@@ -3,8 +3,10 @@
     for k in inner: for r in rows: for v in vectors:
         sum[r, v] = fma(left[r, k], right[k, v], sum[r, v])
 
-Entries of the left operand are read one by one and splat, those of the right by vectors. All steps
-in memory are constants, so the same code works on packed operands and on others.
+Entries of the left operand are read one by one and splat, those of the right by vectors. The steps
+between rows and vectors are constants, so the same code works on packed operands and on others. How
+far a turn of the loop goes is an argument, where there is one loop: products that differ in no more
+share their tiles.
 
 bf16 is added up by pairs of neighbors along inner, in the order that AVX-512 has for them
 (VDPBF16PS): first the second product, then the first one. No product is rounded; each sum is
@@ -19,12 +21,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from llvmlite import ir
-
-from graphc.ir.types import I32, DType
-from graphc.lowering.kernel.axes import LoopAxis
-from graphc_numpy.native.llvm.dot_products import dots, switch
-from graphc_numpy.native.llvm.vectors import (
+from graphc_llvm.helpers import helper
+from graphc_llvm.vectors import (
     INT32,
     INT64,
     POINTER,
@@ -35,6 +33,12 @@ from graphc_numpy.native.llvm.vectors import (
     index,
     memory_type,
 )
+from llvmlite import ir
+
+from graphc.ir.types import I32, DType
+from graphc.lowering.kernel.axes import LoopAxis
+from graphc_numpy.native.gemm.dot_products import dots, switch
+from graphc_numpy.native.machine import host_printer
 
 Values = list[ir.Value]
 Order = Literal["single", "pairs", "dots"]  # entry by entry, f32 by pairs, or words of two bf16
@@ -77,17 +81,24 @@ class MicroKernel:
         return left // (1 + (self.order == "pairs")), right // (1 + (self.order == "pairs" or two))
 
     @property
+    def advances(self) -> tuple[int, ...] | None:
+        """The elements that a turn advances in each operand, if they are arguments; else None."""
+        one = self.order == "single" and len(self.loops) == 1
+        return self.loops[0].strides if one else None
+
+    @property
     def flushes(self) -> bool:
         """Whether subnormal numbers have to be kept out of it; the products of words are alike."""
         return self.order == "pairs" or (self.order == "dots" and self.adds)
 
     @property
     def name(self) -> str:
-        loops = "_".join(
-            "{}l{}r{}".format(x.size if k else "", *x.strides) for k, x in enumerate(self.loops)
+        loops = "".join(
+            "_{}l{}r{}".format(x.size if k else "", *x.strides) for k, x in enumerate(self.loops)
         )
         shape = f"{self.rows}x{self.vectors}a{self.active}w{self.width}"
-        name = f"tile_{self.dtype}_{shape}_s{self.step}_{loops}".replace("-", "m")
+        loops = loops if self.advances is None else ""
+        name = f"tile_{self.dtype}_{shape}_s{self.step}{loops}".replace("-", "m")
         how = "" if self.order == "single" else f"_{self.order}"
         return name + "_adds" * self.adds + how + (f"_{self.lies}" if self.lies else "")
 
@@ -95,21 +106,24 @@ class MicroKernel:
 def tile_function(module: ir.Module, kernel: MicroKernel, modes: bool = False) -> ir.Function:
     """`void f(ptr left, ptr right, ptr sums, i64 count, i1 first)`: sums = or += the products.
 
-    modes: a sixth argument are the processor's modes, with and without subnormal numbers
+    Where `kernel.advances` are arguments, these two follow.
+    modes: the last argument are the processor's modes, with and without subnormal numbers
     """
     printed: ir.Function | None = module.globals.get(kernel.name)
     if printed is not None:
         return printed
-    arguments = [POINTER, POINTER, POINTER, INT64, ir.IntType(1), *[POINTER] * modes]
+    steps = 0 if kernel.advances is None else 2
+    arguments = [POINTER] * 3 + [INT64, ir.IntType(1), *[INT64] * steps, *[POINTER] * modes]
     t = ir.FunctionType(VOID, arguments)
     f = helper(module, t, kernel.name)
-    p = Printer(ir.IRBuilder(f.append_basic_block("entry")))
-    left, right, sums, count, first, *mode = f.args
+    p = host_printer(ir.IRBuilder(f.append_basic_block("entry")))
+    (left, right, sums, count, first), more = f.args[:5], f.args[5:]
+    advances, mode = more[:steps], more[steps:]
     for x in mode:
         switch(p, x, 1)
     zero = p.number(0, ir.VectorType(memory_type(kernel.dtype), WIDTH))
     start = [left, right, *[zero] * (kernel.rows * kernel.vectors)]
-    products = _products(p, kernel, count, start)[2:]
+    products = _products(p, kernel, count, start, advances)[2:]
     if kernel.adds:
         with p.b.if_then(p.b.not_(first)):
             _stored(p, kernel, sums, _added(p, kernel, sums, products))
@@ -125,27 +139,26 @@ def _return(p: Printer, modes: Values) -> None:
     p.b.ret_void()
 
 
-def helper(module: ir.Module, t: ir.FunctionType, name: str) -> ir.Function:
-    """A function for this module's use."""
-    f = ir.Function(module, t, name)
-    f.linkage = "internal"
-    f.attributes.add("noinline")
-    f.attributes.add("nounwind")
-    return f
-
-
-def _products(p: Printer, m: MicroKernel, count: ir.Value, start: Values) -> Values:
+def _products(
+    p: Printer, m: MicroKernel, count: ir.Value, start: Values, advances: Values
+) -> Values:
     """All products; start: the pointers and the sums."""
     if m.lies is None or m.order == "single":
-        return _looped(p, m, 0, count, start)
+        return _looped(p, m, 0, count, start, advances)
     one = index(1)
     pairs = _looped(p, m, 0, p.b.lshr(count, one), start)
     return p.loop(0, p.b.and_(count, one), 1, lambda _, *xs: _last(p, m, *xs), pairs)
 
 
-def _looped(p: Printer, m: MicroKernel, depth: int, count: ir.Value | int, xs: Values) -> Values:
-    """The loop of that depth and those in it; xs: the pointers and the sums."""
-    loop = m.loops[depth]
+def _looped(
+    p: Printer, m: MicroKernel, depth: int, count: ir.Value | int, xs: Values,
+    advances: Values | None = None,
+) -> Values:  # fmt: skip
+    """The loop of that depth and those in it; xs: the pointers and the sums.
+
+    advances: of the pointers in a turn, where they are arguments
+    """
+    steps = advances or m.loops[depth].strides
 
     def turn(_: ir.Value, left: ir.Value, right: ir.Value, *sums: ir.Value) -> Values:
         if depth + 1 == len(m.loops):
@@ -156,7 +169,7 @@ def _looped(p: Printer, m: MicroKernel, depth: int, count: ir.Value | int, xs: V
         else:
             following = m.loops[depth + 1].size
             more = _looped(p, m, depth + 1, following, [left, right, *sums])[2:]
-        ends = p.at(left, loop.strides[0], m.dtype), p.at(right, loop.strides[1], m.right)
+        ends = p.at(left, steps[0], m.dtype), p.at(right, steps[1], m.right)
         return [*ends, *more]
 
     return p.loop(0, count, 1, turn, xs)

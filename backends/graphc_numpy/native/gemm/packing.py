@@ -11,11 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
-from llvmlite import ir
-
-from graphc.ir.types import BF16, F16, F32, DType
-from graphc_numpy.native.gemm.microkernels import Values, helper
-from graphc_numpy.native.llvm.vectors import (
+from graphc_llvm.helpers import helper
+from graphc_llvm.vectors import (
     INT32,
     INT64,
     POINTER,
@@ -26,6 +23,11 @@ from graphc_numpy.native.llvm.vectors import (
     index,
     register_type,
 )
+from llvmlite import ir
+
+from graphc.ir.types import BF16, F16, F32, DType
+from graphc_numpy.native.gemm.microkernels import Values
+from graphc_numpy.native.machine import host_printer
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ def pack_function(module: ir.Module, packing: Packing, even: bool = False) -> ir
     if printed is not None:
         return printed
     f = helper(module, ir.FunctionType(VOID, [POINTER, POINTER, INT64]), name)
-    p = Printer(ir.IRBuilder(f.append_basic_block("entry")))
+    p = host_printer(ir.IRBuilder(f.append_basic_block("entry")))
     source, target, count = f.args
     if packing.across == 1 or packing.active == 1:
         body: Body = lambda *xs: _copied(p, packing, *xs)  # noqa: E731
@@ -177,7 +179,7 @@ def _strip_function(module: ir.Module, x: Strip) -> ir.Function:
     if printed is not None:
         return printed
     f = helper(module, ir.FunctionType(VOID, [POINTER, POINTER, *[INT64] * 3]), name)
-    p = Printer(ir.IRBuilder(f.append_basic_block("entry")))
+    p = host_printer(ir.IRBuilder(f.append_basic_block("entry")))
     source, target, across, step, count = f.args
     squares = p.b.and_(count, index(-x.square))
 

@@ -10,12 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from llvmlite import ir
-
-from graphc.ir.types import BF16, I32
-from graphc_numpy.native.gemm.microkernels import Order, Values, helper
-from graphc_numpy.native.gemm.packing import Packing, pack_function, transposed
-from graphc_numpy.native.llvm.vectors import (
+from graphc_llvm.helpers import helper
+from graphc_llvm.vectors import (
     INT32,
     INT64,
     POINTER,
@@ -26,6 +22,12 @@ from graphc_numpy.native.llvm.vectors import (
     index,
     vector,
 )
+from llvmlite import ir
+
+from graphc.ir.types import BF16, I32
+from graphc_numpy.native.gemm.microkernels import Order, Values
+from graphc_numpy.native.gemm.packing import Packing, pack_function, transposed
+from graphc_numpy.native.machine import host_printer
 
 Body = Callable[[ir.Value, ir.Value, ir.Value], None]  # source, the number of its first row, count
 
@@ -44,7 +46,7 @@ def _pairs_function(module: ir.Module, x: Packing) -> ir.Function:
     if printed is not None:
         return printed
     f = helper(module, ir.FunctionType(VOID, [POINTER, POINTER, INT64]), name)
-    p = Printer(ir.IRBuilder(f.append_basic_block("entry")))
+    p = host_printer(ir.IRBuilder(f.append_basic_block("entry")))
     source, target, count = f.args
 
     def body(here: ir.Value, number: ir.Value, count: ir.Value) -> None:
@@ -157,7 +159,7 @@ def _strip_function(module: ir.Module, x: WordStrip) -> ir.Function:
     if printed is not None:
         return printed
     f = helper(module, ir.FunctionType(VOID, [POINTER, POINTER, *[INT64] * 3]), name)
-    p = Printer(ir.IRBuilder(f.append_basic_block("entry")))
+    p = host_printer(ir.IRBuilder(f.append_basic_block("entry")))
     source, target, across, step, count = f.args
     words = p.b.lshr(count, index(1))
     squares = p.b.and_(words, index(-x.lanes))

@@ -15,26 +15,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from graphc_llvm.folding import FoldingBuilder, known
+from graphc_llvm.helpers import helper
+from graphc_llvm.masked_tiles import visible_entries
+from graphc_llvm.vectors import INT32, INT64, POINTER, VOID, WIDTH, Printer, index
 from llvmlite import ir
 
 from graphc.ir.types import DType
 from graphc.lowering.kernel.axes import LoopAxis, merged
 from graphc.lowering.kernel.code import Gemm, Parameter, Side
+from graphc_numpy.native.gemm.dot_products import modes
 from graphc_numpy.native.gemm.epilogue import ask, print_epilogue
-from graphc_numpy.native.gemm.masked_tiles import visible_entries
-from graphc_numpy.native.gemm.microkernels import MicroKernel, Values, helper, tile_function
+from graphc_numpy.native.gemm.microkernels import MicroKernel, Values, tile_function
 from graphc_numpy.native.gemm.packing import Packing
 from graphc_numpy.native.gemm.pair_packing import packing_function
 from graphc_numpy.native.gemm.tiles import REGISTERS, Tiling, tiling
-from graphc_numpy.native.llvm import machine
-from graphc_numpy.native.llvm.dot_products import modes
-from graphc_numpy.native.llvm.folding import FoldingBuilder, known
-from graphc_numpy.native.llvm.vectors import INT32, INT64, POINTER, VOID, WIDTH, Printer, index
+from graphc_numpy.native.machine import host_printer, target
 
-WORTH = (
-    1 << 14
-)  # multiplications of a tile, beside which the loops around it take no time: there is
-# little in them, but to optimize them would take LLVM as long as the tiles do
+# Multiplications of a tile, beside which the loops around it take no time: there is little in them,
+# but to optimize them would take LLVM as long as the tiles do.
+WORTH = 1 << 14
 
 
 def units(product: Gemm, instructions: str | None = None) -> int:
@@ -74,10 +74,10 @@ def print_gemm(
     f = helper(module, ir.FunctionType(VOID, [*arguments, *[INT64] * until]), name)
     if prod(product.inner) * t.tile >= WORTH:
         f.attributes.add("optnone")
-    p = Printer(FoldingBuilder(f.append_basic_block("entry")))
+    p = host_printer(FoldingBuilder(f.append_basic_block("entry")))
     *pointers, begin, end, scratch, errors = f.args[: len(arguments)]
     entries = f.args[-1] if until else None
-    lanes = REGISTERS[instructions or machine.target().instructions][0] // t.dtype.bytes
+    lanes = REGISTERS[instructions or p.target.instructions][0] // t.dtype.bytes
     if t.units:
         lanes = min(WIDTH, max(1, lanes))
         mode = modes(p) if t.order != "single" else None
@@ -91,7 +91,7 @@ def print_gemm(
 
 
 def _tiling(product: Gemm, instructions: str | None) -> Tiling:
-    chosen = machine.target()
+    chosen = target()
     if instructions is not None:
         return tiling(product, instructions)
     return tiling(product, chosen.instructions, chosen.dots)
@@ -298,7 +298,8 @@ class _GemmPrinter:
             count = self.turns(block, kernel)
             mode = [self.modes] if kernel.flushes and self.modes is not None else []
             f = tile_function(b.module, kernel, bool(mode))
-            b.call(f, [left, right, here, count, block.first, *mode])
+            advances = map(index, kernel.advances or ())
+            b.call(f, [left, right, here, count, block.first, *advances, *mode])
 
         def columns(width: int) -> None:
             self.either(low, t.height, t.last_height, t.high, lambda h: multiply(h, width))

@@ -12,17 +12,18 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil, gcd, inf, prod
 
-from graphc.ir.types import BF16, F16, F32, DType
-from graphc.lowering.kernel.code import Gemm, Store, reached
-from graphc_numpy.native.gemm.contractions import (
+from graphc_llvm.contractions import (
     SumBlocks,
     blocks,
     ending_with,
     transposed,
     without_unit_axes,
 )
+from graphc_llvm.vectors import WIDTH
+
+from graphc.ir.types import BF16, F16, F32, DType
+from graphc.lowering.kernel.code import Gemm, Store, reached
 from graphc_numpy.native.gemm.microkernels import Order
-from graphc_numpy.native.llvm.vectors import WIDTH
 
 # bytes of a vector register and the number of registers, by instruction set
 REGISTERS = {"avx512": (64, 32), "avx2": (32, 16), "neon": (16, 32), "baseline": (16, 16)}
@@ -46,7 +47,8 @@ class Tiling:
 
     packs_left, packs_right: whether tiles read a copy of the operand in reading order
     panels: tiles along the columns for which the right operand is packed at a time
-    dots: whether an instruction multiplies bf16 by pairs
+    dtype: in which products are added up
+    order: how a tile adds up
     """
 
     product: Gemm
@@ -56,20 +58,8 @@ class Tiling:
     packs_right: bool
     panels: int
     blocks: SumBlocks
-    dots: bool = False
-
-    @property
-    def dtype(self) -> DType:
-        """The dtype in which products are added up."""
-        return F32 if self.product.dtype in HALVES else self.product.dtype
-
-    @property
-    def order(self) -> Order:
-        """How a tile adds up."""
-        sides = (self.product.left, self.product.right)
-        if any(self.product.params[side.slot].dtype != BF16 for side in sides):
-            return "single"
-        return "dots" if self.dots else "pairs"
+    dtype: DType
+    order: Order
 
     @property
     def lies(self) -> DType | None:
@@ -183,7 +173,7 @@ def tiling(product: Gemm, instructions: str, dots: bool = False) -> Tiling:
     that multiplies bf16 by pairs."""
     plain = without_unit_axes(product)
     if 0 in (*plain.batch, *plain.rows, *plain.cols):
-        return Tiling(plain, 1, 1, True, True, 1, blocks(plain))
+        return _untiled(plain, dots)
     tilings = [
         candidate
         for product in (plain, transposed(plain))
@@ -198,7 +188,7 @@ def _cheapest(tilings: Iterable[Tiling], instructions: str) -> Tiling:
     takes as long to tell: it is asked only of tilings that may be the best so far."""
     least, best = inf, None
     for candidate in tilings:
-        cost = cycles(candidate, instructions)
+        cost = cycles(candidate, instructions, least)
         if cost < least:
             cost *= _uneven(candidate)
             if cost < least:
@@ -223,18 +213,26 @@ def _interchanged(product: Gemm) -> Iterator[Gemm]:
 
 def _tilings(product: Gemm, instructions: str, dots: bool) -> Iterator[Tiling]:
     half = product.params[product.left.slot].dtype in HALVES
-    dtype = F32 if half else product.dtype
-    plain = Tiling(product, 1, 1, half, half, 1, blocks(product), dots)
+    plain = _untiled(product, dots)
     across = plain.order != "single" and len(plain.blocks.inside) > 1  # pairs of two loops
     unit = not product.right.cols or product.right.cols[-1] == 1 or plain.cols == 1
+    dtype = F32 if half else product.dtype
     for height, vectors in _shapes(dtype, instructions, plain):
+        panels = _panels(replace(plain, height=height, vectors=vectors))
         for packs_left in {True, half}:
             for packs_right in {True, across or not unit}:
-                tile = replace(
-                    plain, height=height, vectors=vectors, packs_left=packs_left,
-                    packs_right=packs_right,
+                yield Tiling(
+                    product, height, vectors, packs_left, packs_right, panels, plain.blocks,
+                    plain.dtype, plain.order,
                 )  # fmt: skip
-                yield replace(tile, panels=_panels(tile))
+
+
+def _untiled(product: Gemm, dots: bool) -> Tiling:
+    """The product as tiles of one row, with what no tiling of it changes."""
+    dtypes = {product.params[side.slot].dtype for side in (product.left, product.right)}
+    order: Order = "single" if dtypes != {BF16} else "dots" if dots else "pairs"
+    dtype = F32 if product.dtype in HALVES else product.dtype
+    return Tiling(product, 1, 1, True, True, 1, blocks(product), dtype, order)
 
 
 def _shapes(dtype: DType, instructions: str, t: Tiling) -> Iterator[tuple[int, int]]:
@@ -274,12 +272,17 @@ def _whole(n: int) -> int:
 # -- estimates of cycles ---------------------------------------------------------------------------
 
 
-def cycles(t: Tiling, instructions: str) -> float:
-    """An estimate of the cycles of one thread: for additions, packing, and the epilogue."""
+def cycles(t: Tiling, instructions: str, least: float = inf) -> float:
+    """An estimate of the cycles of one thread: for additions, packing, and the epilogue.
+
+    inf where additions alone take at least `least`
+    """
     batch, inner = prod(t.product.batch), prod(t.product.inner)
     rows, cols = prod(t.product.rows[:-1]), prod(t.product.cols[:-1])
     each = max(1, WIDTH * t.dtype.bytes // REGISTERS[instructions][0])
     steps = inner / 2 if t.order == "dots" else inner
+    low, narrow = t.last_height != t.height, t.last_width != t.width
+    code = 1 + FUNCTION * ((1 + low * (t.high > 1)) * (1 + narrow * (t.wide > 1)))
     work = 0.0
     for height, high in ((t.height, t.high - 1), (t.last_height, 1)):
         for width, wide in ((t.width, t.wide - 1), (t.last_width, 1)):
@@ -290,13 +293,13 @@ def cycles(t: Tiling, instructions: str) -> float:
             step += _reading(t, height, vectors)
             tile = steps * step + t.blocks.number * (10 + height * vectors * each)
             work += high * wide * tile
+            if batch * (work * (rows * cols)) * code >= least:
+                return inf
     work *= rows * cols
     right = steps * t.cols * cols * _packing(t.product.right.cols, t.product.right.inner, each)
     left = steps * t.rows * rows * _packing(t.product.left.rows, t.product.left.inner, 4 * each)
     chunks = ceil(t.tiles / t.chunk)
     work += t.packs_right * right * chunks + t.packs_left * left * cols * t.groups
-    low, narrow = t.last_height != t.height, t.last_width != t.width
-    code = 1 + FUNCTION * ((1 + low * (t.high > 1)) * (1 + narrow * (t.wide > 1)))
     return batch * (work + rows * cols * _epilogue(t)) * code
 
 

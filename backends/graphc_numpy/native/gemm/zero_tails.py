@@ -14,12 +14,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from graphc_llvm.helpers import helper
+from graphc_llvm.vectors import INT32, INT64, POINTER, WIDTH, Printer, index, vector
 from llvmlite import ir
 
 from graphc.ir.types import F32, F64, DType
 from graphc.lowering.kernel.code import OWN, Apply, Gemm, Load, Store, TilePart
-from graphc_numpy.native.gemm.microkernels import helper
-from graphc_numpy.native.llvm.vectors import INT32, INT64, POINTER, WIDTH, Printer, index, vector
+from graphc_numpy.native.machine import host_printer
 
 CHUNKS = (64, 16)  # columns that are looked at together
 FEWEST = 128  # columns for which a look is worth it
@@ -96,7 +97,7 @@ def print_zeros(module: ir.Module, x: ZeroTail) -> ir.Function:
     b.cbranch(b.icmp_signed("<=", end, index(x.chunk)), done, look)
     b.position_at_end(look)
     start = b.sub(end, index(x.chunk))
-    b.cbranch(_some(Printer(b), x, f.args[0], start), done, before)
+    b.cbranch(_some(host_printer(b), x, f.args[0], start), done, before)
     b.position_at_end(before)
     end.add_incoming(start, before)
     b.branch(head)
@@ -105,7 +106,7 @@ def print_zeros(module: ir.Module, x: ZeroTail) -> ir.Function:
     none = b.icmp_signed("==", end, index(x.columns))
     with b.if_then(none):
         b.ret(end)
-    finite = _finite(Printer(b), x, f.args[1], first, stop)
+    finite = _finite(host_printer(b), x, f.args[1], first, stop)
     b.ret(b.select(finite, end, index(x.columns)))
     return f
 

@@ -13,6 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import isqrt
 
+from graphc_llvm import folds
+from graphc_llvm.expression_codegen import ExpressionPrinter, Registers
+from graphc_llvm.folds import ACCUMULATORS, BLOCK
+from graphc_llvm.vectors import WIDTH, Printer, Vector, index
 from llvmlite import ir
 
 from graphc.lowering.kernel.code import (
@@ -27,13 +31,7 @@ from graphc.lowering.kernel.code import (
     registers,
 )
 from graphc.lowering.kernel.random_numbers import RandomNumber
-from graphc_numpy.native.llvm.vectors import WIDTH, Printer, Vector, index
-from graphc_numpy.native.loops import folds
-from graphc_numpy.native.loops.expression_codegen import ExpressionPrinter, Registers
 from graphc_numpy.native.loops.invariant_motion import HoistedPhase, effort
-
-ACCUMULATORS = 4
-BLOCK = 128  # additions in a chain
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,20 @@
 """Links between equal indices: each position is linked to the next one with the same index.
 
-A hash table holds the last position of every index. Threads share the hash values, not the
-positions: each thread goes through all indices, in order, and links those whose hash belongs to it.
-So all links of an index are made by one thread, and no table is shared.
+A table holds the last position of every index: a hash table, or one with a slot for each index if
+that is not larger. Threads share slots, not positions: each thread goes through all indices,
+in order, and links those whose slot belongs to it. So all links of an index are made by one thread,
+and no table is shared.
 """
 
 from __future__ import annotations
 
+from graphc_llvm.expression_codegen import ExpressionPrinter
+from graphc_llvm.vectors import INT32, INT64, POINTER, VOID, Printer, Vector, index
 from llvmlite import ir
 
 from graphc.ir.types import I32
 from graphc.lowering.kernel.code import IndexLinks
-from graphc_numpy.native.llvm.vectors import INT32, INT64, POINTER, VOID, Printer, Vector, index
-from graphc_numpy.native.loops.expression_codegen import ExpressionPrinter
+from graphc_numpy.native.machine import host_printer
 
 LINE = 64  # bytes: a table is some of them
 UNITS = 64  # parts of the hashes
@@ -25,13 +27,26 @@ def units(kernel: IndexLinks) -> int:
 
 
 def scratch_bytes(kernel: IndexLinks) -> int:
-    """A table in which at least half of the slots stay free."""
-    return 4 << _bits(kernel)
+    """A table."""
+    return 4 * _slots(kernel)
 
 
 def _bits(kernel: IndexLinks) -> int:
-    """Of a slot's number."""
+    """Of a slot's number in a hash table, of which at least half of the slots stay free."""
     return max((2 * kernel.count - 1).bit_length() + 1, 6)
+
+
+def _slots(kernel: IndexLinks) -> int:
+    """Whole lines for each unit; in a table with a slot for each index, one more for wrong ones."""
+    if not _by_index(kernel):
+        return 1 << _bits(kernel)
+    step = UNITS * LINE // 4
+    return -(-(kernel.limit + 1) // step) * step
+
+
+def _by_index(kernel: IndexLinks) -> bool:
+    """Whether a table with a slot for each index is not larger than a hash table."""
+    return kernel.limit < 1 << _bits(kernel)
 
 
 def print_links(module: ir.Module, kernel: IndexLinks, name: str) -> ir.Function:
@@ -41,7 +56,7 @@ def print_links(module: ir.Module, kernel: IndexLinks, name: str) -> ir.Function
     function.linkage = "internal"
     for attribute in ("noinline", "nounwind"):
         function.attributes.add(attribute)
-    p = Printer(ir.IRBuilder(function.append_basic_block("entry")))
+    p = host_printer(ir.IRBuilder(function.append_basic_block("entry")))
     _LinkPrinter(p, kernel).run()
     p.b.ret_void()
     return function
@@ -53,20 +68,27 @@ class _LinkPrinter:
     def __init__(self, p: Printer, kernel: IndexLinks) -> None:
         self.p, self.kernel, self.bits = p, kernel, _bits(kernel)
         self.ids, self.links, begin, end, self.table, self.errors = p.b.function.args
-        part = self.bits - (UNITS.bit_length() - 1)
-        self.first, self.stop = (p.b.shl(x, index(part)) for x in (begin, end))
+        part = _slots(kernel) // UNITS
+        self.first, self.stop = (p.b.mul(x, index(part)) for x in (begin, end))
 
     def run(self) -> None:
         p = self.p
-        p.clear(self.table, (4 << self.bits) // LINE)
+        p.clear(self.table, 4 * _slots(self.kernel) // LINE)
         p.loop(0, self.kernel.count, 1, self._place)
+
+    def _slot(self, given: Vector) -> ir.Value:
+        """Where the search for an index begins."""
+        b = self.p.b
+        wide = given.value if given.dtype.bytes == 8 else b.sext(given.value, INT64)
+        if _by_index(self.kernel):
+            return self.p.intrinsic("umin", wide, index(self.kernel.limit))
+        mixed = b.mul(wide, ir.Constant(INT64, GOLDEN - (1 << 64)))
+        return b.lshr(mixed, index(64 - self.bits))
 
     def _place(self, k: ir.Value) -> None:
         p, b = self.p, self.p.b
         given = p.load(p.at(self.ids, k, self.kernel.params[0].dtype), self.kernel.params[0].dtype)
-        wide = given.value if given.dtype.bytes == 8 else b.sext(given.value, INT64)
-        mixed = b.mul(wide, ir.Constant(INT64, GOLDEN - (1 << 64)))
-        slot = b.lshr(mixed, index(64 - self.bits))
+        slot = self._slot(given)
         above, below = (
             b.icmp_unsigned(sign, slot, x) for sign, x in ((">=", self.first), ("<", self.stop))
         )
@@ -74,7 +96,22 @@ class _LinkPrinter:
             ExpressionPrinter(p, self.kernel.params, (self.ids, self.links), self.errors).checked(
                 given, self.kernel.limit, self.kernel.number
             )
-            self._link(k, given, slot)
+            if _by_index(self.kernel):
+                self._link_by_index(k, slot)
+            else:
+                self._link(k, given, slot)
+
+    def _link_by_index(self, k: ir.Value, slot: ir.Value) -> None:
+        """The same for a slot that no other index has: without branches, as nothing foretells which
+        indices come again. What has no place before it changes its own link, and then sets it."""
+        p, b = self.p, self.p.b
+        slot_address = p.at(self.table, slot, I32)
+        kept = p.load(slot_address, I32).value
+        again = b.icmp_unsigned("!=", kept, ir.Constant(INT32, 0))
+        last = b.zext(b.sub(kept, ir.Constant(INT32, 1)), INT64)
+        self._follow(b.select(again, last, k), b.trunc(k, INT32))
+        ends = (ir.Constant(INT32, n) for n in (-1 - self.kernel.count, self.kernel.count))
+        self._end(k, slot_address, b.trunc(k, INT32), b.select(again, *ends))
 
     def _link(self, k: ir.Value, given: Vector, slot: ir.Value) -> None:
         """Search from the slot on for the index of position k, or for a free slot."""
@@ -99,7 +136,7 @@ class _LinkPrinter:
         b.branch(look)
         self._append(same, after, k, last, slot_address)
         b.position_at_end(new)
-        self._end(k, slot_address, b.trunc(k, INT32), self.kernel.count)
+        self._end(k, slot_address, b.trunc(k, INT32), ir.Constant(INT32, self.kernel.count))
         b.branch(after)
         b.position_at_end(after)
 
@@ -107,17 +144,22 @@ class _LinkPrinter:
         self, same: ir.Block, after: ir.Block, k: ir.Value, last: ir.Value, slot_address: ir.Value
     ) -> None:
         """Place k comes after `last`, whose link was `count` or ~count."""
-        p, b = self.p, self.p.b
+        b = self.p.b
         b.position_at_end(same)
-        narrow, address = b.trunc(k, INT32), p.at(self.links, last, I32)
-        old = p.load(address, I32).value
-        begins = b.icmp_signed(">=", old, ir.Constant(INT32, 0))
-        p.store(Vector(b.select(begins, narrow, b.not_(narrow)), I32), address)
-        self._end(k, slot_address, narrow, -1 - self.kernel.count)
+        narrow = b.trunc(k, INT32)
+        self._follow(last, narrow)
+        self._end(k, slot_address, narrow, ir.Constant(INT32, -1 - self.kernel.count))
         b.branch(after)
 
-    def _end(self, k: ir.Value, slot_address: ir.Value, narrow: ir.Value, link: int) -> None:
+    def _follow(self, last: ir.Value, narrow: ir.Value) -> None:
+        """Link a place to a later one."""
+        p, b = self.p, self.p.b
+        address = p.at(self.links, last, I32)
+        begins = b.icmp_signed(">=", p.load(address, I32).value, ir.Constant(INT32, 0))
+        p.store(Vector(b.select(begins, narrow, b.not_(narrow)), I32), address)
+
+    def _end(self, k: ir.Value, slot_address: ir.Value, narrow: ir.Value, link: ir.Value) -> None:
         """Place k is the last one of its index so far."""
         p, b = self.p, self.p.b
-        p.store(Vector(ir.Constant(INT32, link), I32), p.at(self.links, k, I32))
+        p.store(Vector(link, I32), p.at(self.links, k, I32))
         p.store(Vector(b.add(narrow, ir.Constant(INT32, 1)), I32), slot_address)

@@ -8,11 +8,7 @@ from functools import partial
 from math import prod
 from typing import TypeAlias
 
-from llvmlite import ir
-
-from graphc.ir.types import BOOL
-from graphc.lowering.kernel.lines import LineKernel
-from graphc_numpy.native.llvm.vectors import (
+from graphc_llvm.vectors import (
     INT32,
     WIDTH,
     Printer,
@@ -21,6 +17,10 @@ from graphc_numpy.native.llvm.vectors import (
     register_type,
     vector,
 )
+from llvmlite import ir
+
+from graphc.ir.types import BOOL
+from graphc.lowering.kernel.lines import LineKernel
 
 Body: TypeAlias = Callable[["LineBlock"], None]
 TileBody: TypeAlias = Callable[..., Sequence[ir.Value] | None]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from types import ModuleType
 
+from graphc_llvm.vectors import INT64, POINTER, VOID
 from llvmlite import ir
 
 from graphc.lowering.kernel.lines import LineKernel
-from graphc_numpy.native.llvm.vectors import INT64, POINTER, VOID, Printer
 from graphc_numpy.native.loops import running_sums, sorting, sorting_networks
+from graphc_numpy.native.machine import host_printer
 
 
 def units(kernel: LineKernel) -> int:
@@ -30,7 +31,7 @@ def print_lines(module: ir.Module, kernel: LineKernel, name: str) -> ir.Function
     function.linkage = "internal"
     for attribute in ("noinline", "nounwind"):
         function.attributes.add(attribute)
-    p = Printer(ir.IRBuilder(function.append_basic_block("entry")))
+    p = host_printer(ir.IRBuilder(function.append_basic_block("entry")))
     source, result, begin, end, scratch, _ = function.args
     _printer(kernel).print_units(p, kernel, (source, result), (begin, end), scratch)
     p.b.ret_void()

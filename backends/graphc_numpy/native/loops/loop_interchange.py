@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from graphc_llvm.vectors import WIDTH
+
 from graphc.lowering.kernel.axes import LoopAxis, axes_of, split, with_axes
 from graphc.lowering.kernel.code import LinkedSum, Load, Nest, Statement, Store, reached
 from graphc.lowering.kernel.random_numbers import RandomNumber
-from graphc_numpy.native.llvm.vectors import WIDTH
 from graphc_numpy.native.loops.invariant_motion import effort
 
 

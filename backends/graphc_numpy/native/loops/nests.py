@@ -10,12 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from llvmlite import ir
-
-from graphc.lowering.kernel.code import Load, Nest, RowReduction, Statement, registers
-from graphc_numpy.native.llvm.folding import FoldingBuilder
-from graphc_numpy.native.llvm.machine import target
-from graphc_numpy.native.llvm.vectors import (
+from graphc_llvm import folds
+from graphc_llvm.expression_codegen import ExpressionPrinter
+from graphc_llvm.folding import FoldingBuilder
+from graphc_llvm.prefetch import Prefetch, prefetches
+from graphc_llvm.vectors import (
     FEW,
     INT64,
     POINTER,
@@ -25,12 +24,13 @@ from graphc_numpy.native.llvm.vectors import (
     Vector,
     index,
 )
-from graphc_numpy.native.loops import folds
+from llvmlite import ir
+
+from graphc.lowering.kernel.code import Load, Nest, RowReduction, Statement, registers
 from graphc_numpy.native.loops.columns import Columns, LoopPoint, run_each
-from graphc_numpy.native.loops.expression_codegen import ExpressionPrinter
 from graphc_numpy.native.loops.invariant_motion import HoistedCode, HoistedPhase, effort, hoisted
 from graphc_numpy.native.loops.loop_interchange import interchanged
-from graphc_numpy.native.loops.prefetch import Prefetch, prefetches
+from graphc_numpy.native.machine import host_printer, target
 
 GRAIN = 4096  # cells of a unit, about
 SHORT = 8  # statements that are rather printed again than looped over
@@ -82,7 +82,7 @@ def print_nest(module: ir.Module, nest: Nest, name: str) -> ir.Function:
         function.attributes.add(attribute)
     nest = interchanged(nest)
     few = prod(nest.rows) * prod(nest.columns) <= FEW
-    p = Printer(FoldingBuilder(function.append_basic_block("entry")), few)
+    p = host_printer(FoldingBuilder(function.append_basic_block("entry")), few)
     *pointers, begin, end, _, errors = function.args
     if prod(nest.rows):
         grid, asked = _grid(nest), dict[int, Prefetch]()

@@ -16,12 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from llvmlite import ir
-
-from graphc.ir.types import I64, DType
-from graphc_numpy.native.gemm.microkernels import helper
-from graphc_numpy.native.llvm.machine import target
-from graphc_numpy.native.llvm.vectors import (
+from graphc_llvm.helpers import helper
+from graphc_llvm.vectors import (
     INT32,
     INT64,
     POINTER,
@@ -32,6 +28,10 @@ from graphc_numpy.native.llvm.vectors import (
     index,
     vector,
 )
+from llvmlite import ir
+
+from graphc.ir.types import I64, DType
+from graphc_numpy.native.machine import host_printer, target
 
 LONGEST_RUN = 16  # keys that are sorted in registers, at most
 
@@ -146,7 +146,7 @@ class Network:
         function = p.b.module.globals.get(full)
         if function is None:
             function = helper(p.b.module, ir.FunctionType(VOID, [POINTER]), full)
-            inside = Printer(ir.IRBuilder(function.append_basic_block("entry")))
+            inside = host_printer(ir.IRBuilder(function.append_basic_block("entry")))
             network = Network(inside, function.args[0], self.dtype)
             xs = [network.load(k).value for k in range(self.run)]
             for i, j in pairs:

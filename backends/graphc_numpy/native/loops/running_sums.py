@@ -10,11 +10,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from llvmlite import ir
-
-from graphc.ir.types import BOOL
-from graphc.lowering.kernel.lines import LineKernel
-from graphc_numpy.native.llvm.vectors import (
+from graphc_llvm.vectors import (
     INT32,
     WIDTH,
     Printer,
@@ -22,6 +18,10 @@ from graphc_numpy.native.llvm.vectors import (
     register_type,
     vector,
 )
+from llvmlite import ir
+
+from graphc.ir.types import BOOL
+from graphc.lowering.kernel.lines import LineKernel
 from graphc_numpy.native.loops.line_blocks import LineBlock, LineGrid, print_blocks
 
 VECTORS, LINES = 4, 8  # that take turns

@@ -13,11 +13,8 @@ from collections.abc import Sequence
 from functools import partial
 from math import prod
 
-from llvmlite import ir
-
-from graphc.ir.types import I32, I64
-from graphc.lowering.kernel.lines import LineKernel
-from graphc_numpy.native.llvm.vectors import (
+from graphc_llvm.sort_keys import key, key_dtype
+from graphc_llvm.vectors import (
     INT32,
     INT64,
     WIDTH,
@@ -25,7 +22,10 @@ from graphc_numpy.native.llvm.vectors import (
     Vector,
     index,
 )
-from graphc_numpy.native.loops.sort_keys import key, key_dtype
+from llvmlite import ir
+
+from graphc.ir.types import I32, I64
+from graphc.lowering.kernel.lines import LineKernel
 
 SHORT = 128  # entries of a line that is sorted by counting
 BITS = 8  # of a digit

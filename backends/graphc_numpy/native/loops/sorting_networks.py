@@ -13,11 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from llvmlite import ir
-
-from graphc.ir.types import I32, I64, DType
-from graphc.lowering.kernel.lines import LineKernel
-from graphc_numpy.native.llvm.vectors import (
+from graphc_llvm.sort_keys import entry_of, key, key_dtype
+from graphc_llvm.vectors import (
     I1,
     INT32,
     INT64,
@@ -28,9 +25,12 @@ from graphc_numpy.native.llvm.vectors import (
     register_type,
     vector,
 )
+from llvmlite import ir
+
+from graphc.ir.types import I32, I64, DType
+from graphc.lowering.kernel.lines import LineKernel
 from graphc_numpy.native.loops.line_blocks import LineBlock, LineGrid, print_blocks
 from graphc_numpy.native.loops.networks import LONGEST_RUN, Network
-from graphc_numpy.native.loops.sort_keys import entry_of, key, key_dtype
 
 LONGEST, SCRATCH = 512, 1 << 20  # entries of a line; bytes for longer ones
 FEWEST, MANY = WIDTH // 2, 3 * WIDTH // 4  # lines that are worth it; and of longer ones

@@ -18,11 +18,11 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 
+from graphc_llvm import addresses
+from graphc_llvm.vectors import I8, INT64, POINTER, index
 from llvmlite import ir
 
-from graphc_numpy.native.llvm import addresses
-from graphc_numpy.native.llvm.machine import target
-from graphc_numpy.native.llvm.vectors import I8, INT64, POINTER, Printer, index
+from graphc_numpy.native.machine import host_printer, target
 from graphc_numpy.native.threads import barrier
 from graphc_numpy.native.threads.barrier import print_barrier, print_meeting, word
 
@@ -108,7 +108,7 @@ class CallPrinter:
     """Prints one turn of the loop over calls."""
 
     def __init__(self, b: ir.IRBuilder, function: ir.Function, most: int) -> None:
-        self.b, self.p = b, Printer(b)
+        self.b, self.p = b, host_printer(b)
         self.first, self.each = pointers_at()
         self.frame, self.start, _, size, self.thread, self.threads, self.apart = function.args
         self.errors = self.read(self.frame, ERRORS, POINTER)

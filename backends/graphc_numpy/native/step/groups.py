@@ -16,10 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from graphc_llvm.vectors import INT64, POINTER, VOID, index
 from llvmlite import ir
 
-from graphc_numpy.native.llvm import machine
-from graphc_numpy.native.llvm.vectors import INT64, POINTER, VOID, Printer, index
+from graphc_numpy.native import machine
+from graphc_numpy.native.machine import host_printer
 from graphc_numpy.native.step.call_table import BARRIER
 from graphc_numpy.native.step.regions import ENDED, GONE
 from graphc_numpy.native.step.sequences import Look, RegionCall, new_table, print_look
@@ -73,7 +74,7 @@ class _Groups:
     """Prints what a thread does."""
 
     def __init__(self, b: ir.IRBuilder, function: ir.Function) -> None:
-        self.b, self.p = b, Printer(b)
+        self.b, self.p = b, host_printer(b)
         self.job, self.thread, self.threads = function.args
         groups, devices = self.read(GROUPS), self.read(DEVICES)
         self.per = b.sdiv(self.threads, groups)  # threads of a group

@@ -12,10 +12,10 @@ threads meet. The clock is that of `time.perf_counter_ns`. An ordinary build has
 from __future__ import annotations
 
 import numpy as np
+from graphc_llvm.vectors import INT64, POINTER, index
 from llvmlite import ir
 from numpy.typing import NDArray
 
-from graphc_numpy.native.llvm.vectors import INT64, POINTER, index
 from graphc_numpy.native.step.call_table import (
     DEALT,
     LOG,

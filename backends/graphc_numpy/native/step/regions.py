@@ -17,6 +17,8 @@ import ctypes
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from graphc_llvm import addresses
+from graphc_llvm.vectors import I8, INT64, POINTER, VOID, index
 from llvmlite import ir
 
 from graphc.lowering.kernel.code import (
@@ -29,8 +31,7 @@ from graphc.lowering.kernel.code import (
     TiledKernel,
 )
 from graphc.lowering.kernel.lowered import Home, Memory, Native
-from graphc_numpy.native.llvm import addresses, machine
-from graphc_numpy.native.llvm.vectors import I8, INT64, POINTER, VOID, index
+from graphc_numpy.native import machine
 from graphc_numpy.native.step.call_table import (
     ACROSS,
     ALL,
@@ -120,7 +121,7 @@ def compile_regions(
 
     recorded: threads note when they do what (`step/recorded_calls.py`)
     """
-    printers = printers or _printers()
+    printers = printers or kernel_printers()
     reached = reached_by_others(memories)
     lines = [shared(natives, grain, reached) for natives in regions]
     names, homes = names_of(len(regions)), homes_of(regions)
@@ -151,7 +152,7 @@ def compile_regions(
 
 def scratch_bytes(regions: Iterable[Sequence[Native]]) -> int:
     """Bytes of scratch memory that a thread needs which runs all of these."""
-    printers = _printers()
+    printers = kernel_printers()
     return max((_scratch(natives, printers) for natives in regions), default=0)
 
 
@@ -201,7 +202,8 @@ def _print_sizes(module: ir.Module, sizes: Sequence[int]) -> None:
     b.ret_void()
 
 
-def _printers() -> Printers:
+def kernel_printers() -> Printers:
+    """Of kernels of all kinds."""
     from graphc_numpy.native.gemm import products
     from graphc_numpy.native.loops import index_links, lines, nests
     from graphc_numpy.native.step import tiled_kernels

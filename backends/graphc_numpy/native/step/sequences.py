@@ -17,10 +17,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from graphc_llvm.vectors import INT64, POINTER, VOID, Printer, index
 from llvmlite import ir
 
-from graphc_numpy.native.llvm import machine
-from graphc_numpy.native.llvm.vectors import INT64, POINTER, VOID, Printer, index
+from graphc_numpy.native import machine
+from graphc_numpy.native.machine import host_printer
 from graphc_numpy.native.step.call_table import BARRIER
 from graphc_numpy.native.threads import barrier
 from graphc_numpy.native.threads.barrier import print_barrier, word
@@ -94,7 +95,7 @@ def _module() -> ir.Module:
     module = ir.Module("sequences")
     function = ir.Function(module, ir.FunctionType(VOID, [POINTER, INT64, INT64]), "sequence")
     b = ir.IRBuilder(function.append_basic_block("entry"))
-    p, (job, thread, threads) = Printer(b), function.args
+    p, (job, thread, threads) = host_printer(b), function.args
     per = b.load(word(b, job, PER), typ=INT64, align=8)
     device, own = b.sdiv(thread, per), b.srem(thread, per)
     calls = b.load(b.gep(word(b, job, LISTS), [device], source_etype=INT64), typ=POINTER, align=8)

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
+from graphc_llvm.helpers import helper
+from graphc_llvm.vectors import I8, INT64, POINTER, VOID, Printer, Vector, index
 from llvmlite import ir
 
 from graphc.ir.types import I64
 from graphc.lowering.kernel.code import OWN, Gemm, LoopKernel, Nest, TiledKernel, TilePart
 from graphc_numpy.native.gemm import products
-from graphc_numpy.native.gemm.microkernels import helper
 from graphc_numpy.native.gemm.zero_tails import print_zeros, zeros_of
-from graphc_numpy.native.llvm.vectors import I8, INT64, POINTER, VOID, Printer, Vector, index
+from graphc_numpy.native.machine import host_printer
 from graphc_numpy.native.threads.barrier import word
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def print_blocks(module: ir.Module, x: TiledKernel, name: str, printers: Printer
     function = helper(
         module, ir.FunctionType(VOID, [*pointers, INT64, INT64, POINTER, POINTER]), name
     )
-    p = Printer(ir.IRBuilder(function.append_basic_block("entry")))
+    p = host_printer(ir.IRBuilder(function.append_basic_block("entry")))
     *pointers, begin, end, scratch, errors = function.args
 
     def turn(unit: ir.Value) -> None:
@@ -94,7 +95,7 @@ def _print_block(
     pointers = [POINTER] * len(x.params)
     kind = ir.FunctionType(VOID, [*pointers, INT64, INT64, POINTER, POINTER])
     f = helper(module, kind, f"{name}_block")
-    p = Printer(ir.IRBuilder(f.append_basic_block("entry")))
+    p = host_printer(ir.IRBuilder(f.append_basic_block("entry")))
     *pointers, outer, number, scratch, errors = f.args
     offsets = p.positions(outer, x.outer)
     for k, offset_of in enumerate((*offsets, p.b.mul(number, index(x.rows)))):

@@ -8,10 +8,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
+from graphc_llvm.vectors import INT32, INT64, POINTER, VOID, index
 from llvmlite import ir
 
-from graphc_numpy.native.llvm.machine import target
-from graphc_numpy.native.llvm.vectors import INT32, INT64, POINTER, VOID, index
+from graphc_numpy.native.machine import target
 
 ARRIVED, MEETING = 0, 8  # words, each on a cache line of its own
 WORDS = 16

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 import time
 
+from graphc_llvm.vectors import INT32, INT64, POINTER, index
 from llvmlite import ir
 
-from graphc_numpy.native.llvm.vectors import INT32, INT64, POINTER, index
 from graphc_numpy.native.threads.barrier import word
 
 if sys.platform == "darwin":

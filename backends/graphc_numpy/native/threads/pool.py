@@ -14,13 +14,14 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
+from graphc_llvm.vectors import INT64, POINTER, VOID, index
 from llvmlite import ir
 from numpy.typing import NDArray
 
 import graphc.support.config as config
 from graphc_numpy.memory import block
-from graphc_numpy.native.llvm import machine
-from graphc_numpy.native.llvm.vectors import INT64, POINTER, VOID, Printer, index
+from graphc_numpy.native import machine
+from graphc_numpy.native.machine import host_printer
 from graphc_numpy.native.threads.barrier import changed, put, spin, word
 
 Words: TypeAlias = NDArray[np.int64]
@@ -206,7 +207,7 @@ def _lead(b: ir.IRBuilder, mailbox: ir.Value) -> None:
         address = _of_worker(b, mailbox, number, DONE)
         spin(b, lambda: b.not_(changed(b, address, job)))
 
-    Printer(b).loop(1, threads, 1, wait)
+    host_printer(b).loop(1, threads, 1, wait)
 
 
 def _print_publish(b: ir.IRBuilder) -> None:
@@ -226,7 +227,7 @@ def _print_publish(b: ir.IRBuilder) -> None:
 
 def _each_worker(b: ir.IRBuilder, threads: ir.Value, body: Any) -> ir.Value:
     """The sum of `body(number)` over all workers."""
-    (total,) = Printer(b).loop(1, threads, 1, lambda n, sum: [b.add(sum, body(n))], [index(0)])
+    (total,) = host_printer(b).loop(1, threads, 1, lambda n, sum: [b.add(sum, body(n))], [index(0)])
     return total
 
 

@@ -1,0 +1,78 @@
+"""The backend for NVIDIA GPUs: kernels from the printers that the CPU's come from, run by cupy.
+
+A step is captured as CUDA graphs, which are replayed: `graphc_cupy.graph`. All devices of a mesh
+are virtual devices of one GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from graphc.runtime.backends.backend import Loaded, Programs
+
+if TYPE_CHECKING:
+    from graphc.runtime.machine.requirements import Requirement
+    from graphc_cupy.library import Gpu
+
+
+def _this_gpu() -> Gpu:
+    from graphc_cupy.machine import gpu
+
+    return gpu()
+
+
+def _missing() -> str | None:
+    from graphc_cupy.machine import missing
+
+    return missing()
+
+
+@dataclass(frozen=True)
+class CupyBackend:
+    """A backend for one NVIDIA GPU.
+
+    gpu:     the GPU that runs steps; None: the first one that CUDA shows
+    missing: what this machine lacks, in words; None if nothing
+    """
+
+    name: str = "cupy"
+    gpu: Callable[[], Gpu] = field(default=_this_gpu, repr=False)
+    missing: Callable[[], str | None] = field(default=_missing, repr=False)
+
+    @property
+    def executor(self) -> str:
+        return "graphs"
+
+    @property
+    def kernels(self) -> str:
+        """The generator of the code, which is the same for all GPUs."""
+        from graphc_cupy.ptx.assemble import generator
+
+        return f"ptx, generator {generator()}"
+
+    @property
+    def note(self) -> str:
+        return ""
+
+    def available(self) -> str | None:
+        return self.missing()
+
+    def memory(self) -> int | None:
+        """The bytes that the GPU has."""
+        return None if self.missing() else self.gpu().memory
+
+    def requirements(self) -> tuple[Requirement, ...]:
+        """What it needs of this machine."""
+        from graphc_cupy.machine import requirements
+
+        return requirements()
+
+    def load(self, programs: Programs) -> Loaded:
+        from graphc_cupy.loaded import CupyLoaded
+
+        return CupyLoaded(programs, self.gpu())
+
+
+BACKEND = CupyBackend()

@@ -1,0 +1,293 @@
+"""A program on all ranks of a process: run piece by piece, or as CUDA graphs that are replayed.
+
+Where the host has no part in a step, it is captured twice: what comes before the first write of a
+variable, and the rest. Between the two the host looks whether a check has failed, if the program
+has checks. There is a pair of graphs for each number of examples, with the turns unrolled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from graphc_numpy.memory import array_on
+from graphc_numpy.native.step.error_checks import FailedChecks, limits_of
+
+from graphc.lowering.kernel.lowered import Host, Native
+from graphc.lowering.memory.layouts import layouts_of
+from graphc.lowering.program.program import Buffer, Feed, Start, Wait
+from graphc.runtime.data.supply import Array, Supply
+from graphc.runtime.diagnosis import wrong_index
+from graphc.runtime.transports.transport import Communicator
+from graphc.support.errors import GraphcError
+from graphc_cupy.hosting import HostedCollectives, HostedRank, hosted
+from graphc_cupy.launching import Launching
+from graphc_cupy.memory import Results, Staging
+from graphc_cupy.ranks import BoundRank
+
+if TYPE_CHECKING:
+    from graphc_cupy.loaded import CupyLoaded, Prepared
+
+MOST_GRAPHS = 32  # of a program: batches of so many lengths
+ERRORS = "errors"
+
+
+@dataclass(frozen=True)
+class CapturedStep:
+    """The graphs of a step: what comes before the first write of a variable, and the rest."""
+
+    body: Any
+    commit: Any
+
+
+class CupyStep:
+    """A program, bound to the memory of all ranks. stream: what runs everything, in order"""
+
+    def __init__(self, loaded: CupyLoaded, prepared: Prepared, comm: Communicator) -> None:
+        self.program, self.lowered = prepared.program, prepared.lowered
+        self._stream, self._comm, cuda = loaded.stream, comm, loaded.gpu.cuda
+        scratch = loaded.devices[0].scratch.take(prepared.scratch.size)
+        at = prepared.scratch.offsets
+        self._staging = Staging(cuda, prepared.staged, scratch, at["staged"])
+        self.ranks = [
+            BoundRank(device, self.program, self.lowered, self._staging)
+            for _, device in sorted(loaded.devices.items())
+        ]
+        turns = self.program.mesh.turns
+        rows = len(self.ranks) * turns
+        self._noted = FailedChecks(self.program, self.lowered, limits_of(self.lowered), rows)
+        words = self._noted.words
+        self._errors = scratch, at[ERRORS], words.nbytes
+        errors = scratch.address + at[ERRORS], words.strides[0]
+        own = scratch.address + at["own"]
+        self._launching = Launching(self.lowered, prepared.kernels, self.ranks, own, errors)
+        self._checks = bool(self.lowered.checks)
+        self._found = Results(cuda, {ERRORS: self._errors} if self._checks else {})
+        self._results = Results(cuda, {n: x for n, _, x in self._outputs()})
+        self._views = list(self._output_views())
+        self._bind_host()
+        self._graphs: dict[Hashable, CapturedStep] = {}
+        self.staged: object | None = None  # the key of the supply that pinned memory holds
+        self.fed = {x.source for x in self.program.instructions if isinstance(x, Feed)}
+        ranges = {n: self.program.buffers[b].ranges for n, b in self.program.outputs.items()}
+        self._shortened = {n: rs for n, rs in ranges.items() if any(r.extent for r in rs)}
+
+    def _bind_host(self) -> None:
+        """Bind what the host does, and make the constants."""
+        steady = hosted(self.lowered)
+        self._starts = {x.token: x for x in self.program.instructions if isinstance(x, Start)}
+        every = [*self.program.setup, *steady]
+        every += [self._starts[x.token] for x in steady if isinstance(x, Wait)]
+        self._hosts = [
+            HostedRank(rank, self.program, self.lowered, self._comm, every) for rank in self.ranks
+        ]
+        for host in self._hosts:
+            host.make_constants(self._stream)
+        self._collectives = HostedCollectives(self._hosts)
+        self.hosted = bool(steady)
+
+    # -- a step -----------------------------------------------------------------------------------
+
+    def run(self, supply: Supply, committing: Callable[[], None]) -> dict[str, Array]:
+        """One step; the outputs. committing: called before the first write of a variable"""
+        if self.hosted or supply.key is None:
+            self._run_pieces(supply, committing)
+        else:
+            self.stage(supply)
+            self.replay(supply, lambda: supply, committing)
+        return self._arrays()
+
+    def replay(
+        self, supply: Supply, whole: Callable[[], Supply], committing: Callable[[], None]
+    ) -> None:
+        """Run the graphs of a step whose batch was staged. whole: the batch, to tell an error"""
+        graphs = self._graphs.get(supply.key) or self._capture(supply)
+        graphs.body.launch(self._stream)
+        self._look(whole)
+        committing()
+        graphs.commit.launch(self._stream)
+        self._stream.synchronize()
+
+    def outputs(self, supply: Supply) -> dict[str, Array]:
+        """The outputs of the last step, without the entries of examples that it did not have."""
+        return {
+            n: x[tuple(slice(supply.cut(r, {})[1]) for r in self._shortened[n])]
+            if n in self._shortened
+            else x
+            for n, x in self._arrays().items()
+        }
+
+    def _arrays(self) -> dict[str, Array]:
+        return {
+            n: array_on(b, self._results.bytes(n), 0, layout).copy() for n, b, layout in self._views
+        }
+
+    def _capture(self, supply: Supply) -> CapturedStep:
+        """The graphs of steps with so many examples."""
+        if len(self._graphs) >= MOST_GRAPHS:
+            self._graphs.clear()
+        last = len(self.lowered.parts) - 1
+
+        def body() -> None:
+            self._staging.copy(self._stream)
+            self._forget_errors()
+            for part in range(last):
+                self._launch_part(part, supply)
+            self._found.copy(self._stream)
+
+        def commit() -> None:
+            self._launch_part(last, supply)
+            self._results.copy(self._stream)
+
+        graphs = CapturedStep(self._captured(body), self._captured(commit))
+        self._graphs[supply.key] = graphs
+        return graphs
+
+    def _captured(self, what: Callable[[], None]) -> Any:
+        """What the stream is given in a call, as a graph."""
+        self._stream.begin_capture()
+        try:
+            what()
+        finally:
+            graph = self._stream.end_capture()
+        return graph
+
+    def _launch_part(self, part: int, supply: Supply) -> None:
+        for turn in self._launching.turns(part, supply):
+            for line in self.lowered.parts[part]:
+                if isinstance(line, Native):
+                    self._launch(line, part, turn, supply)
+
+    def _launch(self, line: Native, part: int, turn: int, supply: Supply) -> None:
+        for launch in self._launching.line(line, part, turn, supply):
+            launch.run(self._stream)
+
+    def stage(self, supply: Supply) -> None:
+        """Write all that a step is fed with into pinned memory."""
+        self.staged = None  # until all of it is there
+        every = range(len(self.lowered.positions))
+        for rank in self.ranks:
+            for turn in range(self.program.mesh.turns):
+                rank.put_positions(turn, supply, every)
+        for rank, feed, turn in self._feeds(supply):
+            rank.feed(feed, turn, supply)
+        self.staged = supply.key
+
+    def parts(self, supply: Supply) -> Iterator[tuple[str, Array, tuple[slice, ...]]]:
+        """What `stage` writes of a batch: the entry, the place, and which entries of the tensor.
+        What lies beside it in the place is padding."""
+        for rank, feed, turn in self._feeds(supply):
+            spans = rank.site.spans(feed.result, turn, supply)
+            place = rank.fed_at(feed, turn)[tuple(slice(n) for _, n in spans)]
+            yield feed.source, place, tuple(slice(start, start + n) for start, n in spans)
+
+    def _feeds(self, supply: Supply) -> Iterator[tuple[BoundRank, Feed, int]]:
+        """What each rank is fed in which turn."""
+        for part, lines in enumerate(self.lowered.parts):
+            hosts = (x.instruction for x in lines if isinstance(x, Host))
+            feeds = [x for x in hosts if isinstance(x, Feed)]
+            for turn in self._launching.turns(part, supply) if feeds else ():
+                for rank in self._launching.ranks(part, turn, supply):
+                    yield from ((rank, x, turn) for x in feeds if rank.site.runs(x))
+
+    # -- piece by piece ---------------------------------------------------------------------------
+
+    def _run_pieces(self, supply: Supply, committing: Callable[[], None]) -> None:
+        """A step without graphs: where the host has a part in it, or does not know yet how long the
+        batch is."""
+        *body, last = range(len(self.lowered.parts))
+        self.staged = None
+        self._forget_errors()
+        for part in body:
+            self._run_part(part, supply)
+        self._found.copy(self._stream)
+        self._look(lambda: supply)
+        committing()
+        self._run_part(last, supply)
+        self._results.copy(self._stream)
+        self._stream.synchronize()
+
+    def _run_part(self, part: int, supply: Supply) -> None:
+        needed, n = self.lowered.needed[part], 8 * len(self.lowered.positions)
+        for turn in self._launching.turns(part, supply):
+            running = list(self._launching.ranks(part, turn, supply))
+            for rank in running if needed else ():
+                rank.put_positions(turn, supply, needed)
+                self._staging.copy_one(self._stream, ("positions", rank.number, turn), n)
+            for line in self.lowered.parts[part]:
+                if isinstance(line, Native):
+                    self._launch(line, part, turn, supply)
+                else:
+                    self._host(line, part, turn, supply)
+
+    def _host(self, line: Host, part: int, turn: int, supply: Supply) -> None:
+        x = line.instruction
+        ranks = [r.number for r in self._launching.ranks(part, turn, supply)]
+        match x:
+            case Feed():
+                for rank in (self.ranks[k] for k in ranks):
+                    if rank.site.runs(x):
+                        name, b = rank.feed(x, turn, supply), self.program.buffers[x.result]
+                        self._staging.copy_one(self._stream, name, b.bytes)
+            case Start():
+                self._collectives.start(x, ranks, turn, supply, self._stream)
+            case Wait(token=token):
+                start = self._starts[token]
+                self._collectives.wait(start, ranks, turn, self._stream)
+            case _:
+                self._found.copy(self._stream)
+                self._look(lambda: supply)  # an error that comes first is told first
+                for k in ranks:
+                    self._hosts[k].run(x, turn, supply, self._stream)
+
+    # -- errors -----------------------------------------------------------------------------------
+
+    def _forget_errors(self) -> None:
+        block, start, size = self._errors
+        if self._checks:
+            block.at(start).memset_async(0, size, self._stream)
+
+    def _look(self, supply: Callable[[], Supply]) -> None:
+        """Raise the first error that was noted, if the program has checks: wait for them."""
+        if not self._checks:
+            return
+        self._stream.synchronize()
+        words = self._noted.words
+        words[:] = self._found.bytes(ERRORS).view(np.int64).reshape(words.shape)
+        if self._noted.failed:
+            raise self._error(supply())
+
+    def _error(self, supply: Supply) -> GraphcError:
+        """The error of the first check that failed, with the place of the value if it is found."""
+        wrong = self._noted.first()
+        rank, turn = divmod(wrong.row, self.program.mesh.turns)
+        at = self.ranks[rank]
+        variable = partial(at.variable, stream=self._stream)
+        error = wrong_index.found(
+            wrong.kernel, wrong.limit, at.site, self._comm, turn, supply, variable
+        )
+        return error or wrong.error
+
+    # -- memory -----------------------------------------------------------------------------------
+
+    def constants(self, rank: int) -> int:
+        """Bytes of constants of a rank."""
+        return self.ranks[rank].constants
+
+    def _outputs(self) -> Iterator[tuple[str, Buffer, tuple[Any, int, int]]]:
+        """The outputs, with where their roots lie on the first rank: they are the same on all."""
+        for name, number in self.program.outputs.items():
+            b = self.program.buffers[number]
+            root = self.program.buffers[b.root]
+            at = self.lowered.pointer_of[root.id]
+            place = self.ranks[0].place(at.memory, 0)
+            assert place is not None, f"the output {name} lies in no memory"
+            yield name, b, (place[0], place[1] + at.offset, root.bytes)
+
+    def _output_views(self) -> Iterator[tuple[str, Buffer, Any]]:
+        layouts = layouts_of(self.program.instructions, self.program.buffers)
+        for name, b, _ in self._outputs():
+            yield name, b, layouts.get(b.id)

@@ -1,0 +1,89 @@
+"""The calls of a step as launches: call by call, and of each call rank by rank.
+
+All launches go to one stream, which runs them in this order. So what a call reads of another rank's
+memory was written by an earlier call, of whichever rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from graphc.lowering.kernel.code import KernelCall, LoopKernel, Pointer
+from graphc.lowering.kernel.lowered import Lowered, Native
+from graphc.runtime.data.supply import Supply
+from graphc_cupy.library import LoadedKernel
+from graphc_cupy.ranks import BoundRank
+
+
+@dataclass(frozen=True, slots=True)
+class BoundLaunch:
+    """A kernel with its arguments, which are addresses."""
+
+    kernel: LoadedKernel
+    arguments: tuple[int, ...]
+
+    def run(self, stream: Any) -> None:
+        """Launch it; it runs when what the stream was given before is done."""
+        x = self.kernel
+        x.function((x.blocks,), (x.threads,), self.arguments, x.shared, stream=stream)
+
+
+class Launching:
+    """Binds calls to the memory of ranks.
+
+    own, errors: addresses of memory that kernels use only while they run, and of the words in which
+    checks note errors: those of the first rank and turn, and the bytes from one to the next
+    """
+
+    def __init__(
+        self, lowered: Lowered, kernels: Mapping[LoopKernel, LoadedKernel],
+        ranks: Sequence[BoundRank], own: int, errors: tuple[int, int],
+    ) -> None:  # fmt: skip
+        self._lowered, self._kernels, self._ranks = lowered, kernels, ranks
+        self._own, self._errors = own, errors
+        self._turns = ranks[0].site.program.mesh.turns
+
+    def turns(self, part: int, supply: Supply) -> range:
+        """The turns that a part is run in, by the rank that runs it most often."""
+        return range(max(len(self._turns_of(x, part, supply)) for x in self._ranks))
+
+    def line(self, line: Native, part: int, turn: int, supply: Supply) -> Iterator[BoundLaunch]:
+        """The launches of a line in a turn."""
+        if line.turn not in ("any", "later" if turn else "first"):
+            return
+        ranks = [x for x in self.ranks(part, turn, supply) if x.runs(line)]
+        for call in line.calls:
+            kernel = self._kernels[call.kernel]
+            for rank in ranks if kernel.blocks else ():
+                yield self._launch(call, kernel, rank, turn, supply)
+
+    def ranks(self, part: int, turn: int, supply: Supply) -> Iterable[BoundRank]:
+        """The ranks that run a part in a turn."""
+        return (x for x in self._ranks if turn in self._turns_of(x, part, supply))
+
+    def is_loop(self, part: int) -> bool:
+        """Whether a part is a loop over turns."""
+        return part % 2 == 1 and part < len(self._lowered.parts) - 1
+
+    def _turns_of(self, rank: BoundRank, part: int, supply: Supply) -> range:
+        return range(rank.site.turns(supply) if self.is_loop(part) else 1)
+
+    def _launch(
+        self, call: KernelCall, kernel: LoadedKernel, rank: BoundRank, turn: int, supply: Supply
+    ) -> BoundLaunch:
+        def address(p: Pointer) -> int:
+            return self._base(p.memory, rank, turn, supply) + p.offset
+
+        begin, step = self._errors
+        errors = begin + (rank.number * self._turns + turn) * step
+        return BoundLaunch(kernel, (*map(address, call.arguments), self._own, errors))
+
+    def _base(self, memory: int, rank: BoundRank, turn: int, supply: Supply) -> int:
+        """Where a memory begins, as a rank sees it."""
+        m = self._lowered.memories[memory]
+        if m.kind != "section":
+            return rank.base(memory, turn)
+        peer = self._ranks[rank.site.group(*m.axes)[m.position]] if m.axes else rank
+        return peer.base(m.of, turn) + rank.moved(m, turn, supply)

@@ -1,0 +1,129 @@
+"""Programs on one GPU: lowered, their kernels loaded, and bound to the memory of all ranks."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+from weakref import WeakValueDictionary
+
+from graphc_numpy.native.memory import share
+from graphc_numpy.native.step.error_checks import FailedChecks
+
+import graphc.support.config as config
+from graphc.lowering import target as targets
+from graphc.lowering.kernel.code import LoopKernel
+from graphc.lowering.kernel.lowered import Lowered, Native
+from graphc.lowering.program.program import Footprint, Program, by_kind, kinds_of_places
+from graphc.runtime.backends.backend import Programs
+from graphc.runtime.transports.transport import Communicator
+from graphc.support.errors import GraphcError
+from graphc_cupy.device import CupyDevice
+from graphc_cupy.graph import ERRORS
+from graphc_cupy.library import Gpu, LoadedKernel, kernels_on
+from graphc_cupy.memory import BlockLayout, SharedSizes
+from graphc_cupy.ranks import staged
+
+SHOW_KERNELS = 3  # the level of GRAPHC_DEBUG that prints the kernels of a program
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A program that was lowered, with its kernels on the GPU.
+
+    staged: what goes there before a step; scratch: that, the words of errors, and memory that
+    kernels use only while they run
+    """
+
+    program: Program
+    lowered: Lowered
+    kernels: Mapping[LoopKernel, LoadedKernel]
+    staged: BlockLayout
+    scratch: BlockLayout
+
+
+class CupyLoaded:
+    """See graphc.runtime.backends.backend.Loaded.
+
+    devices: by rank, as long as somebody has them: the first one runs the steps of all
+    """
+
+    def __init__(self, programs: Programs, gpu: Gpu) -> None:
+        self.programs, self.gpu = programs, gpu
+        self.devices = WeakValueDictionary[int, CupyDevice]()
+        self._prepared: dict[str, Prepared] = {}
+        self.lock = threading.RLock()
+
+    @cached_property
+    def stream(self) -> Any:
+        """Runs everything, in order."""
+        return self.gpu.cuda.Stream(non_blocking=True)
+
+    def device(self, rank: int, comm: Communicator) -> CupyDevice:
+        if len(comm.here) < comm.size:
+            raise GraphcError(
+                "G0702", "'cupy' can't run here: all devices must be of one process",
+                help="start one process; its devices share one GPU",
+            )  # fmt: skip
+        with self.lock:
+            self.devices[rank] = device = CupyDevice(self, rank, comm)
+        return device
+
+    def prepare(self, program: str) -> None:
+        self.prepared(program)
+
+    def prepared(self, name: str) -> Prepared:
+        """A program with its kernels on the GPU."""
+        with self.lock:
+            if name not in self._prepared:
+                self._prepared[name] = self._prepare(self.programs[name])
+            return self._prepared[name]
+
+    def _prepare(self, program: Program) -> Prepared:
+        from graphc.lowering.lower import lower
+
+        shared: frozenset[str] | None = frozenset() if program.mesh.devices > 1 else None
+        lowered = lower(program, shared, target=targets.GPU)
+        if config.get().debug >= SHOW_KERNELS:
+            from graphc.lowering.kernel_listing import listing
+
+            print(listing(program, lowered), file=sys.stderr)
+        kernels = kernels_on(self.gpu, list(_kernels(lowered)))
+        before = BlockLayout.of(staged(program, lowered))
+        rows = program.mesh.devices * program.mesh.turns
+        sizes = {
+            "staged": before.size,
+            ERRORS: FailedChecks(program, lowered, {}, rows).words.nbytes,
+            "own": max((k.own for k in kernels.values()), default=0),
+        }
+        return Prepared(program, lowered, kernels, before, BlockLayout.of(sizes.items()))
+
+    def footprints(self, names: Sequence[str], together: bool = True) -> tuple[Footprint, ...]:
+        first = next(iter(self.programs.values()))
+        arena, scratch, constants = SharedSizes(), SharedSizes(), []
+        for prepared in map(self.prepared, names):
+            arena.take(prepared.lowered.arena)
+            scratch.take(prepared.scratch.size)
+            memories = prepared.lowered.memories
+            constants += [
+                prepared.program.buffers[m.buffer] for m in memories if m.kind == "constant"
+            ]
+        programs = [first, *(self.programs[n] for n in names)]
+        return by_kind(
+            Footprint(
+                devices,
+                first.bytes_at(at, "variable"),
+                sum(b.bytes for b in constants if b.lies_at(at)),
+                arena.total,
+                share(scratch.total, first.mesh.devices),
+            )
+            for at, devices in kinds_of_places(first.mesh, programs)
+        )
+
+
+def _kernels(lowered: Lowered) -> Iterator[LoopKernel]:
+    lines = (x for part in lowered.parts for x in part if isinstance(x, Native))
+    return (call.kernel for line in lines for call in line.calls)

@@ -1,0 +1,176 @@
+"""This machine's GPU: what has to be there, and how kernels become functions on it.
+
+`cupy` is imported here, and only when the GPU is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache, partial
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import llvmlite
+import llvmlite.binding as llvm
+from llvmlite import ir
+
+from graphc.lowering.kernel.code import LoopKernel
+from graphc.runtime.machine.requirements import Requirement
+from graphc_cupy.library import Gpu, LoadedKernel
+from graphc_cupy.ptx.assemble import assembler, code_of, ptx_of
+from graphc_cupy.ptx.kernels import KernelLaunch, print_entry
+from graphc_cupy.ptx.targets import GENERATIONS, TRIPLE, ptx_target
+from graphc_cupy.ptx.threads import BlockMachine
+
+INSTALL = "python -m pip install 'graphc[cuda13]', or 'graphc[cuda12]' for an older driver"
+DEVICE = 0  # the first GPU that CUDA shows
+USUAL_SHARED = 48 << 10  # bytes that a block may share without being asked
+
+
+def missing() -> str | None:
+    """Why steps can't run on a GPU here; None if they can."""
+    return next((x.problem for x in requirements() if x.problem and x.needed), None)
+
+
+@lru_cache(maxsize=1)
+def requirements() -> tuple[Requirement, ...]:
+    """What the backend needs, in the order in which it asks: what depends on a thing that is
+    missing is not asked for."""
+    return (*_cuda(), _llvm(), _assembler())
+
+
+def _cuda() -> Iterator[Requirement]:
+    if find_spec("cupy") is None:
+        yield Requirement("cupy", problem="cupy is not installed", mend=INSTALL)
+        return
+    try:
+        cupy = import_module("cupy")
+    except Exception as error:  # a library that it loads may be missing
+        text = str(error).strip().partition("\n")[0]
+        yield Requirement("cupy", problem=f"cupy can't be imported: {text}", mend=INSTALL)
+        return
+    runtime = cupy.cuda.runtime
+    built = _version(runtime.runtimeGetVersion())
+    yield Requirement("cupy", f"{cupy.__version__}, for CUDA {built}")
+    yield from _device(runtime, built)
+
+
+def _device(runtime: Any, built: str) -> Iterator[Requirement]:
+    driver = runtime.driverGetVersion()
+    if not driver:
+        mend = "install NVIDIA's driver; in a container, start it with its GPUs"
+        yield Requirement("driver", problem="there is no NVIDIA driver", mend=mend)
+        return
+    if driver // 1000 < int(built.partition(".")[0]):
+        text = f"the driver is for CUDA {_version(driver)}, and cupy for CUDA {built}"
+        yield Requirement("driver", problem=text, mend=f"a newer driver; or {INSTALL}")
+        return
+    yield Requirement("driver", f"for CUDA {_version(driver)}")
+    try:
+        count = runtime.getDeviceCount()
+    except Exception as error:
+        count, why = 0, f": {error}"
+    else:
+        why = ""
+    if not count:
+        mend = "look at nvidia-smi, and at CUDA_VISIBLE_DEVICES"
+        yield Requirement("device", problem=f"the driver shows no GPU{why}", mend=mend)
+        return
+    yield _generation_of(runtime.getDeviceProperties(DEVICE))
+
+
+def _generation_of(properties: Any) -> Requirement:
+    name = properties["name"].decode()
+    major, minor = properties["major"], properties["minor"]
+    size = properties["totalGlobalMem"] / (1 << 30)
+    if generation(major, minor) is None:
+        text = f"{name} has compute capability {major}.{minor}; kernels need 8.0 or higher"
+        return Requirement("device", problem=text, mend="a GPU of the generation Ampere or later")
+    return Requirement("device", f"{name}, {size:.0f} GiB, compute capability {major}.{minor}")
+
+
+def _llvm() -> Requirement:
+    found = f"llvmlite {llvmlite.__version__}"
+    try:
+        llvm.initialize_all_targets()
+        llvm.Target.from_triple(TRIPLE)
+    except Exception:
+        problem = f"{found} can't print PTX: its LLVM has no target NVPTX"
+        return Requirement("PTX", problem=problem, mend="python -m pip install -U llvmlite")
+    return Requirement("PTX", found)
+
+
+def _assembler() -> Requirement:
+    """Without one, the driver assembles kernels in every process that starts."""
+    path = assembler()
+    if path is None:
+        return Requirement(
+            "assembler", problem="ptxas is not installed: the driver assembles kernels, each time",
+            mend="install NVIDIA's CUDA toolkit, and put ptxas on the PATH", needed=False,
+        )  # fmt: skip
+    return Requirement("assembler", path)
+
+
+def _version(number: int) -> str:
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def generation(major: int, minor: int) -> str | None:
+    """The newest generation whose PTX a GPU of this compute capability runs."""
+    able = [g for g in GENERATIONS if _number(g) <= 10 * major + minor]
+    return max(able, key=_number, default=None)
+
+
+def _number(name: str) -> int:
+    return int(name.removeprefix("sm_"))
+
+
+def gpu() -> Gpu:
+    """The GPU, which must be there (`missing`)."""
+    cuda = import_module("cupy").cuda
+    properties = cuda.runtime.getDeviceProperties(DEVICE)
+    major, minor = properties["major"], properties["minor"]
+    name = generation(major, minor)
+    assert name is not None, "the GPU is too old"
+    assembles = _number(name) // 10 == major
+    return Gpu(cuda, partial(loaded, cuda, name, assembles), properties["totalGlobalMem"])
+
+
+def loaded(
+    cuda: Any, name: str, assembles: bool, kernels: Sequence[LoopKernel]
+) -> list[LoadedKernel]:
+    """Kernels as functions of a GPU that runs the PTX of a generation.
+
+    assembles: whether it runs what is assembled for the generation, too: a GPU of the same major
+    compute capability does. For others, the driver assembles PTX.
+    """
+    machine, module = BlockMachine(ptx_target(name)), ir.Module("kernels")
+    launches = [
+        print_entry(module, kernel, f"kernel{i}", machine) for i, kernel in enumerate(kernels)
+    ]
+    description = "\n".join([str(machine.threads), *map(repr, kernels)])
+    library = _assembled(cuda, description, module, machine) if assembles else None
+    if library is None:
+        library = cuda.Module()
+        library.load(ptx_of(str(module), machine.target).encode())
+    return [_loaded(cuda, library, launch) for launch in launches]
+
+
+def _assembled(cuda: Any, description: str, module: ir.Module, machine: BlockMachine) -> Any:
+    """The functions of a module, assembled by `ptxas` or found in the cache. None if the driver
+    does not take its code, as one that is older than the assembler: it takes PTX."""
+    library, code = cuda.Module(), code_of(description, lambda: module, machine.target)
+    try:
+        library.load(code)
+    except RuntimeError:  # CUDADriverError
+        return None
+    return library
+
+
+def _loaded(cuda: Any, library: Any, x: KernelLaunch) -> LoadedKernel:
+    function = library.get_function(x.name)
+    if x.shared > USUAL_SHARED:
+        most = cuda.driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        cuda.driver.funcSetAttribute(function.ptr, most, x.shared)
+    return LoadedKernel(function, x.blocks, x.threads, x.shared, x.own * x.blocks)

@@ -1,0 +1,111 @@
+"""All kernels: who prints each kind, and the entries by which a GPU's blocks share a kernel.
+
+A kernel is printed as a block function (see `threads`). Its entry gives each block its share of the
+units:
+
+    void name(ptr params..., ptr own, ptr errors)
+
+own: `KernelLaunch.own` bytes for each block, one piece after the other
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from graphc_llvm.folding import FoldingBuilder
+from graphc_llvm.vectors import I8, INT32, POINTER, VOID, Printer, index
+from llvmlite import ir
+
+from graphc.lowering.kernel.code import Gemm, IndexLinks, LineKernel, LoopKernel, Nest, TiledKernel
+from graphc_cupy.ptx import lines, links, nests, products, tiled
+from graphc_cupy.ptx.threads import BlockMachine, BlockThreads, meets, shared_bytes
+
+# Threads of a block that can all have as many registers as code can name: 255 of 65,536 each. Their
+# number is left open: told of it, the assembler either spills registers for the sake of more blocks
+# on a multiprocessor, or takes five times as many, so that there is room for one block only.
+UNLIMITED = 256
+
+
+@dataclass(frozen=True)
+class KernelLaunch:
+    """How an entry is launched. shared, own: bytes of a block's memory; meets: whether its threads
+    wait for each other"""
+
+    name: str
+    blocks: int
+    threads: int
+    shared: int
+    own: int
+    meets: bool
+
+
+@dataclass(frozen=True)
+class KernelPrinter:
+    """What prints a kind of kernels.
+
+    units: how many parts a kernel has; grain: how many of them a block of a launch does
+    own_bytes: of memory that a block needs of its own; print: its block function
+    """
+
+    units: Callable[..., int]
+    grain: Callable[..., int]
+    own_bytes: Callable[..., int]
+    print: Callable[..., ir.Function]
+
+
+PRINTERS: dict[type[LoopKernel], KernelPrinter] = {
+    Nest: KernelPrinter(nests.units, nests.grain, nests.own_bytes, nests.print_nest),
+    IndexLinks: KernelPrinter(links.units, links.grain, links.own_bytes, links.print_links),
+    Gemm: KernelPrinter(products.units, products.grain, products.own_bytes, products.print_gemm),
+    LineKernel: KernelPrinter(lines.units, lines.grain, lines.own_bytes, lines.print_lines),
+    TiledKernel: KernelPrinter(tiled.units, tiled.grain, tiled.own_bytes, tiled.print_tiles),
+}
+
+
+def printer_of(kernel: LoopKernel) -> KernelPrinter:
+    """What prints a kernel."""
+    return PRINTERS[type(kernel)]
+
+
+def print_kernel(
+    module: ir.Module, kernel: LoopKernel, name: str, machine: BlockMachine
+) -> ir.Function:
+    """The block function of a kernel."""
+    return printer_of(kernel).print(module, kernel, name, machine)
+
+
+def print_entry(
+    module: ir.Module, kernel: LoopKernel, name: str, machine: BlockMachine
+) -> KernelLaunch:
+    """Print a kernel and its entry; how that is launched. No blocks: there is nothing to do."""
+    printer = printer_of(kernel)
+    units, grain = printer.units(kernel), printer.grain(kernel, machine)
+    own = printer.own_bytes(kernel)
+    function = printer.print(module, kernel, f"{name}_block", machine)
+    entry = ir.Function(module, ir.FunctionType(VOID, [POINTER] * (len(kernel.params) + 2)), name)
+    entry.attributes.add("convergent")
+    if machine.gpu:
+        entry.calling_convention = "ptx_kernel"
+        if machine.threads > UNLIMITED:
+            _limit_threads(module, entry, machine.threads)
+    p = Printer(FoldingBuilder(entry.append_basic_block("entry")), machine.target)
+    *pointers, memory, errors = entry.args
+    block = BlockThreads(p, machine).block()
+    begin = p.b.mul(block, index(grain))
+    end = p.smaller(p.b.add(begin, index(grain)), index(units))
+    mine = p.b.gep(memory, [p.b.mul(block, index(own))], source_etype=I8)
+    p.b.call(function, [*pointers, begin, end, mine, errors])
+    p.b.ret_void()
+    blocks = -(-units // grain)
+    return KernelLaunch(name, blocks, machine.threads, shared_bytes(function), own, meets(function))
+
+
+def _limit_threads(module: ir.Module, entry: ir.Function, threads: int) -> None:
+    """Tell how many threads a block has, so that its registers suffice; and that one block on a
+    multiprocessor is enough: for more, the assembler would rather spill some."""
+    for name, n in (("maxntidx", threads), ("minctasm", 1)):
+        module.add_named_metadata("nvvm.annotations", [entry, name, ir.Constant(INT32, n)])
+
+
+__all__ = ["PRINTERS", "KernelLaunch", "KernelPrinter", "print_entry", "print_kernel", "printer_of"]

@@ -1,0 +1,41 @@
+"""The row axes of a nest in the order in which neighboring threads read memory together.
+
+Rows are independent, so their axes may stand in any order; no bit depends on it.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from graphc.lowering.kernel.axes import axes_of, with_axes
+from graphc.lowering.kernel.code import Access, Nest, reached
+
+WARP = 32  # threads that read at the same time
+SECTOR = 32  # bytes that are read at least
+
+
+@lru_cache(maxsize=256)
+def in_sectors(nest: Nest) -> Nest:
+    """The nest with that row axis last along which a warp touches the fewest sectors of memory.
+
+    One whose rows must run in order, or whose lanes go along the columns, stays as it is.
+    """
+    rows = len(nest.rows)
+    if nest.serial or nest.lanes != "rows" or rows < 2:
+        return nest
+    best = min(reversed(range(rows)), key=lambda axis: _sectors(nest, axis))
+    if best == rows - 1:
+        return nest
+    return with_axes(nest, sorted(axes_of(nest), key=lambda axis: axis.number == best))
+
+
+def _sectors(nest: Nest, axis: int) -> float:
+    """About how many sectors a warp touches in a cell, if its threads lie along an axis."""
+    code = [x for p in nest.phases if p.per_column or not nest.columns for x in p.code]
+    return sum(_of_access(nest, access, axis) for x in code for access in reached(x))
+
+
+def _of_access(nest: Nest, access: Access, axis: int) -> float:
+    threads, stride = min(nest.rows[axis], WARP), abs(access.strides[axis])
+    apart = threads * stride * nest.params[access.slot].dtype.bytes / SECTOR
+    return WARP / max(threads, 1) * min(max(apart, 1), threads)

@@ -1,0 +1,1 @@
+"""The layer over LLVM that backends share: values, memory, elementwise functions, statements."""

@@ -1,1 +1,0 @@
-"""The layer over llvmlite: vectors, expressions, objects on disk."""

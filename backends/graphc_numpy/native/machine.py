@@ -1,0 +1,221 @@
+"""From a module of LLVM IR to functions in memory, with a cache of objects on disk.
+
+An object contains no addresses: everything that it works on is passed in, so any process on a
+machine of the same kind can use it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+from itertools import count
+from pathlib import Path
+from typing import Any, Protocol
+
+import graphc_llvm
+import llvmlite
+import llvmlite.binding as llvm
+from graphc_llvm.target import Target
+from graphc_llvm.vectors import Printer
+from llvmlite import ir
+
+import graphc.support.config as config
+from graphc.support.errors import GraphcError, did_you_mean
+from graphc.support.object_cache import Objects, source_hash
+
+LEVEL = (
+    2  # of code generation; passes over the IR are not run: kernels are printed as they should be
+)
+# LLVM's names of the processors of a target, by family; the best instruction set comes first.
+FAMILIES = {
+    "x86": {"avx512": "x86-64-v4", "avx2": "x86-64-v3", "baseline": "x86-64"},
+    "arm": {"baseline": "generic"},
+}
+NAMED = ("avx512", "avx2", "baseline")
+# What lowering and printing depend on: a test follows their imports.
+GRAPHC = Path(config.__file__).parents[1]
+SOURCES = (
+    Path(__file__).parents[1], Path(graphc_llvm.__file__).parent,
+    GRAPHC / "ir", GRAPHC / "lowering", GRAPHC / "ops",
+    *(GRAPHC / "support" / f"{n}.py" for n in ("__init__", "memo", "random", "record_equality")),
+)  # fmt: skip
+SHOW_LLVM = 4  # the level of GRAPHC_DEBUG that prints LLVM IR
+_NUMBERS = count()
+_LOCK = threading.Lock()  # one process may load programs on several threads
+
+
+def target() -> Target:
+    """The target that GRAPHC_TARGET names: this host, or a level of instructions that the host has.
+
+    Raises G0706 for a name that is unknown, or that this host can't run.
+    """
+    chosen = _target(config.get().target)
+    return replace(chosen, checked=True) if config.get().check_memory else chosen
+
+
+@lru_cache
+def _target(name: str) -> Target:
+    has = llvm.get_host_cpu_features()
+    host = Target("baseline", llvm.get_default_triple(), llvm.get_host_cpu_name())
+    best = _instructions(host.family, has)
+    if name == "host":
+        wide = ["-prefer-256-bit"] if best == "avx512" else []
+        return replace(host, instructions=best, features=",".join([*_sorted(has), *wide]))
+    if name not in NAMED:
+        known = ("host", *NAMED)
+        raise GraphcError("G0706", f"there is no target '{name}'", help=_hint(name, known))
+    levels = FAMILIES.get(host.family, {"baseline": ""})
+    if name not in levels or (best in levels and NAMED.index(name) < NAMED.index(best)):
+        raise GraphcError("G0706", f"this processor has no {name}", help=f"it has {best}")
+    instructions = "neon" if host.family == "arm" else name
+    features = "-prefer-256-bit" if name == "avx512" else ""
+    return Target(instructions, host.triple, levels[name], features)
+
+
+def _hint(name: str, known: tuple[str, ...]) -> str:
+    return did_you_mean(name, known) or f"GRAPHC_TARGET is one of {', '.join(known)}"
+
+
+def _instructions(family: str, has: dict[str, bool]) -> str:
+    if family != "x86":
+        return "neon" if family == "arm" else "baseline"  # there is none of 64 bits without NEON
+    if all(has.get(f"avx512{x}") for x in ("f", "bw", "cd", "dq", "vl")):
+        return "avx512"
+    return "avx2" if all(has.get(x) for x in ("avx2", "fma", "f16c")) else "baseline"
+
+
+def _sorted(features: dict[str, bool]) -> list[str]:
+    return [f"{'+' if on else '-'}{name}" for name, on in sorted(features.items())]
+
+
+_LOADING = threading.Lock()  # of what is kept for good
+
+
+def host_printer(builder: ir.IRBuilder, few: bool = False) -> Printer:
+    """A printer for this process's target."""
+    return Printer(builder, target(), few)
+
+
+class Symbols(Protocol):
+    """The addresses of the functions of a loaded object. They are valid as long as this object
+    lives."""
+
+    def __getitem__(self, name: str) -> int: ...
+
+
+_KEPT: dict[tuple[str, Target], Symbols] = {}
+
+
+def load(description: str, make: Callable[[], ir.Module], names: tuple[str, ...]) -> Symbols:
+    """The functions of a module, from the cache if it has an object of the same description.
+
+    description contains all that `make` depends on; the hash of the generator's own sources and the
+    target are added to it.
+    """
+    key, chosen = key_of(description), target()
+    shows = config.get().debug >= SHOW_LLVM
+    symbols = None if shows else load_cached(key, names)
+    if symbols is not None:
+        return symbols
+    with _LOCK:
+        text = _text(make())
+        if shows:
+            print(text, file=sys.stderr)
+        code = compiled(chosen, text)
+        Objects.at(config.cache_folder()).write(key, code)
+        return _linked(chosen, code, names)
+
+
+def load_once(description: str, make: Callable[[], ir.Module], names: tuple[str, ...]) -> Symbols:
+    """The functions of a module that all steps of the process use, as `load` gives them.
+
+    They are never freed. Threads that ask at the same time get the same ones: of several, all but
+    the last would be freed under those that call them.
+    """
+    at = description, target()
+    if (symbols := _KEPT.get(at)) is None:
+        with _LOADING:
+            symbols = _KEPT.get(at)
+            if symbols is None:
+                symbols = _KEPT[at] = load(description, make, names)
+    return symbols
+
+
+def _text(module: ir.Module) -> str:
+    """The text of a module, which is then unusable: instructions and blocks refer to each other,
+    and these cycles are broken here, since only the cycle collector could free them."""
+    text = str(module)
+    for function in module.functions:
+        for block in function.blocks:
+            for phi in block.instructions:
+                if isinstance(phi, ir.PhiInstr):
+                    phi.incomings.clear()
+            block.instructions.clear()
+            block.terminator = None
+        function.blocks.clear()
+    return text
+
+
+def key_of(description: str) -> str:
+    """The key under which an object of this description is kept."""
+    text = "\n".join([description, str(target()), generator()])
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def load_cached(key: str, names: tuple[str, ...]) -> Symbols | None:
+    """The functions of an object in the cache; None if it is missing or damaged."""
+    with _LOCK:
+        code = Objects.at(config.cache_folder()).read(key)
+        try:
+            return _linked(target(), code, names) if code is not None else None
+        except RuntimeError:  # no object after all
+            return None
+
+
+def compiled(chosen: Target, text: str) -> bytes:
+    """An object file from the text of a module."""
+    machine = _machine(chosen)
+    module = llvm.parse_assembly(text)
+    module.triple, module.data_layout = chosen.triple, str(machine.target_data)
+    module.verify()
+    return bytes(machine.emit_object(module))
+
+
+def assembly(module: ir.Module, chosen: Target | None = None) -> str:
+    """The assembly code of a module, for people to read."""
+    machine = _machine(chosen or target())
+    parsed = llvm.parse_assembly(str(module))
+    parsed.data_layout = str(machine.target_data)
+    return str(machine.emit_assembly(parsed))
+
+
+@lru_cache
+def _machine(chosen: Target) -> Any:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    kind = llvm.Target.from_triple(chosen.triple)
+    return kind.create_target_machine(
+        cpu=chosen.cpu, features=chosen.features, opt=LEVEL, reloc="pic", codemodel="jitdefault"
+    )
+
+
+def _linked(chosen: Target, code: bytes, names: tuple[str, ...]) -> Symbols:
+    library = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
+    for name in names:
+        library.export_symbol(name)
+    linker = llvm.create_lljit_compiler(
+        _machine(chosen)
+    )  # of its own: it keeps some of all it linked
+    symbols: Symbols = library.link(linker, f"graphc{next(_NUMBERS)}")
+    return symbols
+
+
+@lru_cache(maxsize=1)
+def generator() -> str:
+    """What the code depends on besides the description: sources that lower and print, and LLVM."""
+    version = ".".join(map(str, llvm.llvm_version_info))
+    return f"{source_hash(*SOURCES)[:16]}, llvmlite {llvmlite.__version__}, LLVM {version}"

@@ -1,0 +1,97 @@
+"""Sums over two axes with a linear step between them, one behind the other.
+
+Placing decides axis by axis: the gradient of a mean is scattered along one axis, divided, and only
+then summed along the other. What is linear may as well come after both sums. Then they are one sum
+over two levels, which the pass `hierarchical` does in parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+from dataclasses import dataclass, replace
+
+from graphc.ir.graph import Because, Graph, Node
+from graphc.ir.orders import Order
+from graphc.ir.placement import LINKS, Partial, R
+from graphc.ir.rewriter import Rewriter
+from graphc.ops.collective import Conversion
+
+
+@dataclass(frozen=True)
+class Between:
+    """A linear step between two sums: `then` is the second one, `slot` the operand that is the
+    first."""
+
+    step: Node
+    slot: int
+    then: Node
+
+
+def steps_between(graph: Graph) -> Iterator[Between]:
+    """The steps that may come after the second sum, which goes over a faster link than the first.
+
+    If the sums have an order, the step stays: its results would be rounded differently.
+    """
+    for then in graph:
+        if not is_free_sum(then) or then.op.states[1] != R:  # type: ignore[attr-defined]
+            continue
+        step = graph[then.operands[0]]
+        slots = [i for i, x in enumerate(step.operands) if is_free_sum(graph[x])]
+        if len(slots) == 1 and _may_follow(graph, found := Between(step, slots[0], then)):
+            yield found
+
+
+def is_free_sum(node: Node) -> bool:
+    """Whether a node adds up along one axis over space, in the transport's own order."""
+    op = node.op
+    if not isinstance(op, Conversion) or op.over != "space" or len(op.axes) != 1:
+        return False
+    return op.states[0] == Partial() and op.order in (None, Order.ADD_N)
+
+
+def _may_follow(graph: Graph, found: Between) -> bool:
+    first, step, then = graph[found.step.operands[found.slot]], found.step, found.then
+    assert isinstance(first.op, Conversion) and isinstance(then.op, Conversion)
+    ends, axis = {*graph.outputs.values(), *graph.updates.values()}, then.op.axis
+    alone = not {first.name, step.name} & ends
+    alone &= {*graph.users[first.name]} == {step.name} and {*graph.users[step.name]} == {then.name}
+    others = (x for i, x in enumerate(step.operands) if i != found.slot)
+    linear = step.op.elementwise and first.tensor.placement[axis] == Partial()
+    linear &= all(graph[x].tensor.placement[axis] == R for x in others)
+    same = (step.tensor.shape, step.tensor.dtype) == (first.tensor.shape, first.tensor.dtype)
+    links = [LINKS.index(graph.mesh.axis(a).link) for a in (first.op.axis, axis)]
+    return alone and linear and same and links[0] > links[1]
+
+
+def with_sums_together(graph: Graph, which: Container[str] | None = None) -> Graph:
+    """The graph with these steps, or all that may, behind the second sum, which keeps its name."""
+    every = [x for x in steps_between(graph) if which is None or x.then.name in which]
+    found = {x.step.name: x for x in every}
+    replaced = {x.then.name for x in every}
+    if not found:
+        return graph
+    work = Rewriter(graph)
+    for node in graph:
+        if node.name in found:
+            _write(work, found[node.name])
+        elif node.name not in replaced:
+            work.put(work.moved(node))
+    return work.finish()
+
+
+def _write(work: Rewriter, found: Between) -> None:
+    step, then = work.moved(found.step), found.then
+    assert isinstance(then.op, Conversion)
+    x, axis, mesh = step.operands[found.slot], then.op.axis, work.graph.mesh
+    before, after = then.op.states
+    reason = f"{step.op.name} is linear: it may follow the sum"
+    why = (then.because or Because("", "")).restated(
+        "hierarchical", f"{axis}: {before} -> {after}", reason
+    )
+    t = work.nodes[x].tensor
+    t = t.placed(t.placement.with_state(mesh, axis, R))
+    total = work.put(replace(then, operands=(x,), type=t, because=why))
+    operands = tuple(total if i == found.slot else y for i, y in enumerate(step.operands))
+    t = step.tensor.placed(step.tensor.placement.with_state(mesh, axis, R))
+    work.put(replace(step, operands=operands, type=t))
+    work.stand_in(then.name, step.name)

@@ -1,0 +1,84 @@
+"""What this machine has and lacks for each plug-in, as `graphc doctor` tells it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from graphc.runtime.backends import plugins
+from graphc.runtime.machine.memory_limits import machine_bytes
+from graphc.runtime.machine.requirements import Diagnosed, Requirement
+from graphc.support.config import cache_folder
+from graphc.support.errors import GraphcError
+from graphc.support.units import size_text
+
+ENOUGH = 1 << 30  # bytes that the cache may take
+
+
+@dataclass(frozen=True)
+class ExaminedPlugin:
+    """A plug-in, with what it needs.
+
+    kind:   'backend', 'transport' or 'driver'
+    reason: why it can't run here; None if it can
+    """
+
+    kind: str
+    name: str
+    reason: str | None
+    requirements: tuple[Requirement, ...] = ()
+
+
+def machine() -> tuple[Requirement, ...]:
+    """What everything runs on."""
+    memory = machine_bytes()
+    return (
+        Requirement("Python", platform.python_version()),
+        Requirement("system", f"{platform.system()}, {platform.machine()}"),
+        Requirement("memory", size_text(memory) if memory else "unknown"),
+        cache(cache_folder()),
+    )
+
+
+def cache(folder: Path | None) -> Requirement:
+    """Where plans and machine code are kept."""
+    if folder is None:
+        why = "nothing is kept: every start compiles anew"
+        mend = "set GRAPHC_CACHE to a folder of yours"
+        return Requirement("cache", problem=why, mend=mend, needed=False)
+    there = next(x for x in (folder, *folder.absolute().parents) if x.exists())
+    mend = f"set GRAPHC_CACHE to another folder, or mend {there}"
+    if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
+        why = f"{folder} can't be written: every start compiles anew"
+        return Requirement("cache", problem=why, mend=mend, needed=False)
+    free = shutil.disk_usage(there).free
+    if free < ENOUGH:
+        why = f"{folder} has {size_text(free)} left; the cache may take {size_text(ENOUGH)}"
+        return Requirement("cache", problem=why, mend=mend, needed=False)
+    return Requirement("cache", f"{folder}, {size_text(free)} free")
+
+
+def examined() -> list[ExaminedPlugin]:
+    """All installed plug-ins: backends, transports, drivers."""
+    kinds = {
+        "backend": (plugins.backends, plugins.backend),
+        "transport": (plugins.transports, plugins.transport),
+        "driver": (plugins.drivers, plugins.driver),
+    }
+    return [
+        ExaminedPlugin(kind, x.name, x.reason, _requirements(find, x.name))
+        for kind, (listed, find) in kinds.items()
+        for x in listed()
+    ]
+
+
+def _requirements(find: object, name: str) -> tuple[Requirement, ...]:
+    assert callable(find)
+    try:
+        plugin = find(name)
+    except GraphcError:  # its reason tells why
+        return ()
+    return plugin.requirements() if isinstance(plugin, Diagnosed) else ()

@@ -1,0 +1,282 @@
+"""What stands for `cupy.cuda` in tests: as much of it as the backend uses, on the CPU.
+
+It is as lazy as a GPU may be: what a stream is given runs when the stream is synchronized, in its
+order. So who reads a result too early finds what was there before, and who changes a source too
+early sends the change. It fails (`Misuse`) where CUDA would, or might: memory that was freed or ends
+too early, host memory in a graph that is not pinned, waiting in the middle of a capture.
+
+Kernels are those of the CPU's printers, so that results can be compared bit by bit, and quickly; or
+those of the GPU's, whose threads the processor plays one after the other, which takes long.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from backends.cupy.on_cpu import Emulated, compile_on_cpu
+from graphc_cupy.library import Gpu, LoadedKernel
+from graphc_llvm.vectors import INT64, POINTER, VOID, index
+from graphc_numpy.native import machine
+from graphc_numpy.native.step.regions import kernel_printers
+from llvmlite import ir
+
+from graphc.lowering.kernel.code import LoopKernel
+
+ALIGN, FILL = 512, 0xFF  # what cudaMalloc may give: bytes of a NaN
+
+
+class Misuse(AssertionError):
+    """What CUDA would not do."""
+
+
+class Ranges:
+    """Ranges of addresses that are in use."""
+
+    def __init__(self) -> None:
+        self._begins: list[int] = []
+        self._ends: dict[int, int] = {}
+
+    def add(self, begin: int, size: int) -> None:
+        self._begins.insert(bisect_right(self._begins, begin), begin)
+        self._ends[begin] = begin + size
+
+    def drop(self, begin: int) -> None:
+        self._begins.remove(begin)
+        del self._ends[begin]
+
+    def holds(self, address: int, size: int) -> bool:
+        k = bisect_right(self._begins, address) - 1
+        return k >= 0 and address + size <= self._ends[self._begins[k]]
+
+    @property
+    def bytes(self) -> int:
+        return sum(end - begin for begin, end in self._ends.items())
+
+
+class Memory:
+    """A block; it is free when nobody has it any more. Its addresses are not given again."""
+
+    def __init__(self, used: Ranges, freed: Ranges, size: int) -> None:
+        raw = np.full(size + ALIGN, FILL, np.uint8)
+        self.ptr = raw.ctypes.data + -raw.ctypes.data % ALIGN
+        used.add(self.ptr, size)
+
+        def free() -> None:
+            raw[:] = FILL
+            used.drop(begin)
+            freed.add(begin, size)
+
+        begin = self.ptr
+        weakref.finalize(self, free)
+
+
+@dataclass(frozen=True)
+class MemoryPointer:
+    """As cupy's."""
+
+    cuda: StandIn
+    mem: Memory
+    ptr: int
+
+    def __add__(self, offset: int) -> MemoryPointer:
+        return MemoryPointer(self.cuda, self.mem, self.ptr + offset)
+
+    def copy_from_host_async(self, mem: int, size: int, stream: Stream) -> None:
+        stream.check_host(mem, size)
+        self.cuda.counts.note("in", size, stream)
+        stream.give(lambda: self.cuda.move(self.ptr, mem, size, self.ptr))
+
+    def copy_to_host_async(self, mem: int, size: int, stream: Stream) -> None:
+        stream.check_host(mem, size)
+        self.cuda.counts.note("out", size, stream)
+        stream.give(lambda: self.cuda.move(mem, self.ptr, size, self.ptr))
+
+    def memset_async(self, value: int, size: int, stream: Stream) -> None:
+        def fill() -> None:
+            self.cuda.check(self.ptr, size)
+            ctypes.memset(self.ptr, value, size)
+
+        stream.give(fill)
+
+
+@dataclass
+class Counts:
+    """What was given to streams and ran, by kind: how often, and how many bytes."""
+
+    times: dict[str, int] = field(default_factory=dict)
+    bytes: dict[str, int] = field(default_factory=dict)
+
+    def note(self, kind: str, size: int, stream: Stream) -> None:
+        def count() -> None:
+            self.times[kind] = self.times.get(kind, 0) + 1
+            self.bytes[kind] = self.bytes.get(kind, 0) + size
+
+        stream.give(count)
+
+
+class Graph:
+    """As cupy's: what a stream was given between begin_capture and end_capture."""
+
+    def __init__(self, cuda: StandIn, work: list[Callable[[], None]]) -> None:
+        self._cuda, self._work = cuda, work
+
+    def launch(self, stream: Stream) -> None:
+        if stream.captured is not None:
+            raise Misuse("a graph is launched while the stream is captured")
+        self._cuda.counts.note("graph", 0, stream)
+        for work in self._work:
+            stream.give(work)
+
+
+class Stream:
+    """As cupy's, but for the null stream."""
+
+    def __init__(self, cuda: StandIn) -> None:
+        self._cuda = cuda
+        self._work: list[Callable[[], None]] = []
+        self.captured: list[Callable[[], None]] | None = None
+
+    def give(self, work: Callable[[], None]) -> None:
+        (self._work if self.captured is None else self.captured).append(work)
+
+    def check_host(self, address: int, size: int) -> None:
+        if self.captured is not None and not self._cuda.pinned.holds(address, size):
+            raise Misuse("a graph copies host memory that is not pinned")
+
+    def synchronize(self) -> None:
+        if self.captured is not None:
+            raise Misuse("cudaErrorStreamCaptureUnsupported: synchronized in a capture")
+        work, self._work = self._work, []
+        for each in work:
+            each()
+
+    def begin_capture(self) -> None:
+        if self.captured is not None:
+            raise Misuse("cudaErrorIllegalState: the stream is captured already")
+        self.captured = []
+
+    def end_capture(self) -> Graph:
+        if self.captured is None:
+            raise Misuse("cudaErrorIllegalState: the stream is not captured")
+        work, self.captured = self.captured, None
+        return Graph(self._cuda, work)
+
+
+class Function:
+    """As cupy's: a kernel that takes pointers."""
+
+    def __init__(self, cuda: StandIn, call: Callable[..., None], pointers: int) -> None:
+        self._cuda, self._call, self._count = cuda, call, pointers
+
+    def __call__(
+        self, grid: tuple[int, ...], block: tuple[int, ...], args: Sequence[int],
+        shared_mem: int = 0, *, stream: Stream,
+    ) -> None:  # fmt: skip
+        if not all(type(x) is int and x >= 0 for x in args) or len(args) != self._count:
+            raise Misuse(f"cudaErrorInvalidValue: {args}")
+        if min(*grid, *block) < 1 or block[0] > 1024:
+            raise Misuse(f"cudaErrorInvalidConfiguration: {grid} blocks of {block} threads")
+        self._cuda.counts.note("launch", 0, stream)
+
+        def run() -> None:
+            if any(self._cuda.freed.holds(x, 1) for x in args):
+                raise Misuse("cudaErrorIllegalAddress: memory that was freed")
+            self._call(*args)
+
+        stream.give(run)
+
+
+class StandIn:
+    """`cupy.cuda`.
+
+    counts: what was done; blocks, pinned: the memory of the GPU and of the host
+    printed: whether kernels are the GPU's; room: bytes of the GPU's memory
+    """
+
+    def __init__(self, printed: bool = False, room: int = 1 << 32) -> None:
+        self.counts, self.printed, self._room = Counts(), printed, room
+        self.blocks, self.pinned, self.freed = Ranges(), Ranges(), Ranges()
+
+    def alloc(self, size: int) -> MemoryPointer:
+        if self.blocks.bytes + size > self._room:
+            raise MemoryError(f"Out of memory allocating {size} bytes")
+        memory = Memory(self.blocks, self.freed, size)
+        return MemoryPointer(self, memory, memory.ptr)
+
+    def alloc_pinned_memory(self, size: int) -> Memory:
+        return Memory(self.pinned, self.freed, size)
+
+    def Stream(self, *, non_blocking: bool) -> Stream:
+        assert non_blocking, "the default stream waits for all others"
+        return Stream(self)
+
+    def check(self, address: int, size: int) -> None:
+        """Raise Misuse unless the GPU has these bytes."""
+        if not self.blocks.holds(address, size):
+            raise Misuse("cudaErrorIllegalAddress: no block, or one that was freed, or too short")
+
+    def move(self, to: int, start: int, size: int, device: int) -> None:
+        self.check(device, size)
+        ctypes.memmove(to, start, size)
+
+    def load(self, kernels: Sequence[LoopKernel]) -> list[LoadedKernel]:
+        """The kernels as functions."""
+        return self._printed(kernels) if self.printed else self._of_cpu(kernels)
+
+    def _printed(self, kernels: Sequence[LoopKernel]) -> list[LoadedKernel]:
+        """By the GPU's printers, block by block."""
+        return [
+            self._emulated(compile_on_cpu(kernel), len(kernel.params) + 2) for kernel in kernels
+        ]
+
+    def _emulated(self, x: Emulated, pointers: int) -> LoadedKernel:
+        def call(*args: int) -> None:
+            *params, own, errors = args
+            x.run(params, own, errors)
+
+        at, function = x.launch, Function(self, call, pointers)
+        return LoadedKernel(function, at.blocks, at.threads, at.shared, at.own * at.blocks)
+
+    def _of_cpu(self, kernels: Sequence[LoopKernel]) -> list[LoadedKernel]:
+        """By the CPU's printers, one thread for all of their units."""
+        printers, names = kernel_printers(), tuple(f"entry{k}" for k in range(len(kernels)))
+
+        def make() -> ir.Module:
+            module = ir.Module("stand_in")
+            for name, kernel in zip(names, kernels, strict=True):
+                inner = printers.print(module, kernel, f"{name}_units")
+                pointers = [POINTER] * (len(kernel.params) + 2)
+                entry = ir.Function(module, ir.FunctionType(VOID, pointers), name)
+                b = ir.IRBuilder(entry.append_basic_block("entry"))
+                *params, own, errors = entry.args
+                b.call(inner, [*params, index(0), index(printers.units(kernel)), own, errors])
+                b.ret_void()
+            return module
+
+        assert INT64.width == 64
+        symbols = machine.load("\n".join(["stand-in", *map(repr, kernels)]), make, names)
+        return [
+            LoadedKernel(
+                self._native(symbols, name, len(kernel.params) + 2),
+                int(printers.units(kernel) > 0), 1, 0, printers.scratch_bytes(kernel),
+            )
+            for name, kernel in zip(names, kernels, strict=True)
+        ]  # fmt: skip
+
+    def _native(self, symbols: machine.Symbols, name: str, pointers: int) -> Function:
+        function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * pointers)(symbols[name])
+
+        def call(*args: int) -> None:
+            function(*args)
+            assert symbols  # whose code it is
+
+        return Function(self, call, pointers)
+
+    @property
+    def gpu(self) -> Gpu:
+        return Gpu(self, self.load, self._room)

@@ -1,0 +1,191 @@
+"""Whole steps on what stands for a GPU: their bits, what they copy, and how they fail."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+from backends.cupy.stand_in import Misuse, StandIn
+from backends.cupy.steps import Batch, batch, engine, on, plan, trained
+
+from graphc.lowering.kernel.lowered import Host
+from graphc.lowering.lower import lower
+from graphc.runtime.backends import plugins
+from graphc.runtime.synchronous.engine import Engine
+from graphc.runtime.trainer import Trainer
+from graphc.support.errors import GraphcError
+
+STRATEGIES = [
+    "one_device", "accumulate(4)", "mirrored(2) * reproducible(4)", "zero(2, stage=2)",
+    "tensor_split(2)", "zero(2, stage=3) * accumulate(2)", "central_storage(3)",
+    "parameter_server(2, 1)", "mirrored(3) * accumulate(2) * reproducible(8)",
+]  # fmt: skip
+
+
+def check_bits(strategy: str, *batches: Batch, printed: bool = False) -> None:
+    found = trained(strategy, on(StandIn(printed)), batches)
+    assert found == trained(strategy, plugins.backend("numpy"), batches)
+
+
+def test_steps_have_the_bits_of_the_cpu() -> None:
+    check_bits("mirrored(2)", batch(), batch(256, 1))
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("strategy", ["mirrored(2) * reproducible(4)", "zero(2, stage=2)"])
+def test_steps_of_the_kernels_of_a_gpu_have_the_bits_of_the_cpu(strategy: str) -> None:
+    check_bits(strategy, batch(), batch(256, 1), printed=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("printed", [False, True])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_steps_of_any_strategy_have_the_bits_of_the_cpu(strategy: str, printed: bool) -> None:
+    check_bits(strategy, batch(), batch(256, 1), batch(100, 2), batch(256, 3), printed=printed)
+
+
+def test_in_a_step_only_the_batch_goes_in_and_the_outputs_come_out() -> None:
+    cuda, strategy = StandIn(), "mirrored(2)"
+    with engine(strategy, on(cuda)) as made:
+        made.step(batch())
+        before, bytes_before = dict(cuda.counts.times), dict(cuda.counts.bytes)
+        given = batch(256, 1)
+        made.step(given)
+        times, size = change(cuda.counts.times, before), change(cuda.counts.bytes, bytes_before)
+        check_footprints(made, cuda, ["train"])
+    del made
+    assert cuda.blocks.bytes == cuda.pinned.bytes == 0  # nothing is left behind the end
+    fed = sum(x.nbytes for x in given.values())
+    assert times["graph"] == 2 and times["in"] == 1
+    assert times["out"] == 1 + len(plan(strategy).training.outputs)  # the words of checks, too
+    assert fed <= size["in"] < fed + 4096 and size["out"] < 1024
+
+
+def change(after: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
+    return {kind: n - before.get(kind, 0) for kind, n in after.items()}
+
+
+def test_a_step_whose_check_fails_leaves_the_variables_and_tells_the_place() -> None:
+    wrong = {k: v.copy() for k, v in batch().items()}
+    wrong["y"][200] = 10
+    with engine("mirrored(2)", on(StandIn())) as made:
+        before = made.variables()
+        with pytest.raises(
+            GraphcError, match="label 10 is out of range for 10 classes, in row 200"
+        ):
+            made.step(wrong)
+        assert all(np.array_equal(x, before[n]) for n, x in made.variables().items())
+        made.step(batch())  # and nothing is left of it
+
+
+@pytest.mark.ci
+def test_the_fast_path_is_the_normal_one() -> None:
+    batches = [batch(256, 1), batch(256, 2), batch(100, 3), batch(30, 4), batch(100, 5), batch()]
+    wrong = {k: v.copy() for k, v in batch().items()}
+    wrong["y"][200] = 10
+    with engine("mirrored(2)", on(StandIn())) as made, engine("mirrored(2)", on(StandIn())) as slow:
+        for given in (batch(), batch(100)):
+            made.step(given)
+            slow.step(given)
+        fast = made.fast_path("train", ("x", "y"))
+        assert fast is not None
+        for k, given in enumerate(batches):
+            found, wanted = fast.step(given), slow.step(given)
+            assert found is not None and fast.done == k + 1
+            assert all(np.array_equal(found[n], x) for n, x in wanted.items())
+            assert isinstance(found["loss"], float)
+        with pytest.raises(
+            GraphcError, match="label 10 is out of range for 10 classes, in row 200"
+        ):
+            fast.step(wrong)
+        assert fast.step({"y": batch()["y"], "x": batch()["x"]}) is None
+        assert fast.step({k: v.astype(np.float64) for k, v in batch().items()}) is None
+        assert fast.step(batch(300)) is None and fast.done == len(batches)
+        after = slow.variables()
+        assert all(np.array_equal(x, after[n]) for n, x in made.variables().items())
+
+
+def test_a_gpu_that_is_too_small_is_told() -> None:
+    cuda = StandIn(room=200_000)
+    with (
+        pytest.raises(GraphcError, match="the GPU has no room for .* KiB more") as failed,
+        engine("one_device", on(cuda)) as made,
+    ):
+        made.step(batch())
+    assert failed.value.code == "G0204"
+
+
+def test_a_step_that_is_larger_than_the_gpu_is_refused_before_it_runs() -> None:
+    cuda = StandIn(room=400_000)
+    with (
+        pytest.raises(GraphcError, match=r"needs .* but the limit is 391 KiB") as failed,
+        Trainer(plan("one_device"), on(cuda)) as trainer,
+    ):
+        trainer.step(batch())
+    assert failed.value.code == "G0204" and not cuda.counts.times.get("launch")
+
+
+def check_footprints(made: Engine, cuda: StandIn, programs: list[str]) -> None:
+    """Devices tell the memory that they take, before and after they have taken it."""
+    told = made._loaded.footprints(programs)
+    assert made.footprints == told
+    total, devices = sum(f.devices * f.peak for f in told), sum(f.devices for f in told)
+    assert total - devices < cuda.blocks.bytes <= total
+
+
+@pytest.mark.ci
+def test_devices_tell_the_memory_of_several_programs() -> None:
+    cuda = StandIn()
+    with engine("central_storage(3)", on(cuda)) as made:
+        made.step(batch())
+        made.step(batch(100))
+        check_footprints(made, cuda, ["train", "train.short"])
+
+
+def test_a_step_of_digits_needs_no_host() -> None:
+    program = plan("mirrored(2) * accumulate(2)").training
+    lowered = lower(program, frozenset())
+    hosts = [x.instruction for part in lowered.parts for x in part if isinstance(x, Host)]
+    assert {type(x).__name__ for x in hosts} == {"Feed"}
+
+
+# -- what stands for a GPU fails where one would --------------------------------------------------
+
+
+def test_memory_that_was_freed_is_not_used() -> None:
+    cuda = StandIn()
+    stream, pinned = cuda.Stream(non_blocking=True), cuda.alloc_pinned_memory(8)
+    here = cuda.alloc(8)
+    here.copy_from_host_async(pinned.ptr, 16, stream)
+    with pytest.raises(Misuse, match="too short"):
+        stream.synchronize()
+    address = here.ptr
+    del here
+    stream.synchronize()
+    with pytest.raises(Misuse, match="freed"):
+        cuda.check(address, 8)
+
+
+def test_a_graph_copies_pinned_memory_only_and_is_not_waited_for() -> None:
+    cuda = StandIn()
+    stream, here, x = cuda.Stream(non_blocking=True), cuda.alloc(8), np.ones(1)
+    here.copy_from_host_async(x.ctypes.data, 8, stream)
+    stream.synchronize()
+    stream.begin_capture()
+    with pytest.raises(Misuse, match="not pinned"):
+        here.copy_from_host_async(x.ctypes.data, 8, stream)
+    with pytest.raises(Misuse, match="synchronized in a capture"):
+        stream.synchronize()
+    stream.end_capture()
+
+
+def test_nothing_happens_before_a_stream_is_waited_for() -> None:
+    cuda = StandIn()
+    stream, here, x = cuda.Stream(non_blocking=True), cuda.alloc(8), np.ones(1)
+    here.copy_from_host_async(x.ctypes.data, 8, stream)
+    y = np.zeros(1)
+    here.copy_to_host_async(y.ctypes.data, 8, stream)
+    assert y[0] == 0
+    stream.synchronize()
+    assert y[0] == 1

@@ -1,0 +1,120 @@
+"""A worker reads variables where its servers' answer lies, and computes what it would with a copy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("llvmlite")
+
+from graphc_numpy import NumpyBackend
+
+import graphc
+from graphc.plan.plan import Plan
+from graphc.runtime.asynchronous.programs import ProgramStore, ProgramWorker, store_of
+from graphc.support.errors import GraphcError
+
+Array = np.ndarray[Any, np.dtype[Any]]
+NATIVE = NumpyBackend(native=True)
+WORDS, WIDTH = 12, 5
+
+
+def loss(p: Any, b: Any) -> Any:
+    return np.mean((np.tanh(p["table"][b["ids"]] + p["b"]) @ p["w"] - b["y"]) ** 2)
+
+
+def params(seed: int = 0) -> dict[str, Array]:
+    rng = np.random.default_rng(seed)
+    shapes = {"table": (WORDS, WIDTH), "b": (WIDTH,), "w": (WIDTH, 2)}
+    return {k: rng.standard_normal(s).astype(np.float32) for k, s in shapes.items()}
+
+
+def batch(n: int = 8) -> dict[str, Array]:
+    rng = np.random.default_rng(n)
+    ids = rng.integers(0, WORDS, n).astype(np.int32)
+    return {"ids": ids, "y": rng.standard_normal((n, 2)).astype(np.float32)}
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    with graphc.compile(
+        loss, params(), batch(), optimizer=graphc.optim.sgd(0.1, momentum=0.9), sparse="off",
+        strategy="parameter_server(2, 1, staleness=2)", backend=NATIVE,
+    ) as made:  # fmt: skip
+        return made.trainer.plan
+
+
+@pytest.fixture
+def worker(plan: Plan) -> Any:
+    made = ProgramWorker(plan, NATIVE)
+    for n in (8, 5):  # the fast paths begin with the second step
+        made.push(batch(n), params())
+    yield made
+    made.engine.close()
+
+
+def copying(worker: ProgramWorker, b: Any, values: Any) -> Any:
+    """What it pushes on copies of the variables."""
+    fast_path, worker._steps._fast_path = worker._steps._fast_path, None
+    try:
+        return worker.push(b, values)
+    finally:
+        worker._steps._fast_path = fast_path
+
+
+def own(worker: ProgramWorker) -> bytes:
+    """The variables in the worker's own memory."""
+    return b"".join(x.tobytes() for x in worker.engine.variables().values())
+
+
+def assert_alike(found: Any, wanted: Any) -> None:
+    for a, b in zip((*found[0], found[1]), (*wanted[0], wanted[1]), strict=True):
+        assert {k: x.tobytes() for k, x in a.items()} == {k: x.tobytes() for k, x in b.items()}
+
+
+def test_gradients_are_those_on_a_copy_of_the_variables(worker: ProgramWorker) -> None:
+    before = own(worker)
+    found = [worker.push(batch(n), params(seed)) for seed, n in enumerate((8, 8, 5, 8))]
+    assert own(worker) == before  # nothing was copied
+    for seed, (n, push) in enumerate(zip((8, 8, 5, 8), found, strict=True)):
+        assert_alike(push, copying(worker, batch(n), params(seed)))
+    assert_alike(worker.push(batch(), params(1)), found[1])  # after copies, too
+
+
+@pytest.mark.parametrize("lies", ["transposed", "wide", "a list"])
+def test_variables_that_lie_otherwise_are_copied(worker: ProgramWorker, lies: str) -> None:
+    given: dict[str, Any] = params(1)
+    w = given["w"]
+    given["w"] = {"transposed": w.T.copy().T, "wide": w.astype(np.float64), "a list": w.tolist()}[
+        lies
+    ]
+    assert_alike(worker.push(batch(), given), copying(worker, batch(), params(1)))
+    assert own(worker) != b"".join(x.tobytes() for x in params(0).values())
+
+
+def test_a_wrong_index_is_told_as_on_a_copy(worker: ProgramWorker) -> None:
+    wrong = batch()
+    wrong["ids"][3] = WORDS
+    said = []
+    for push in (worker.push, lambda *xs: copying(worker, *xs)):
+        with pytest.raises(GraphcError) as caught:
+            push(wrong, params(2))
+        said.append(caught.value.message)
+    assert said[0] == said[1]
+    assert_alike(worker.push(batch(), params(2)), copying(worker, batch(), params(2)))
+
+
+def test_a_program_that_writes_variables_takes_none(plan: Plan) -> None:
+    store: ProgramStore = store_of(plan, "server.0", NATIVE)
+    gradients = {n: np.ones(t.shape, t.dtype.numpy) for n, t in store.engine.first.inputs.items()}
+    store.load(
+        {n: np.zeros(t.shape, t.dtype.numpy) for n, t in store.engine.first.variable_types.items()}
+    )
+    store.apply(gradients)
+    fast_path = store._steps._fast_path
+    assert fast_path is not None
+    assert fast_path.step(gradients, store.variables()) is None and store.updates == 1
+    assert fast_path.step(gradients) is not None and store.updates == 2
+    store.engine.close()

@@ -1,0 +1,59 @@
+"""`graphc doctor`: what this machine has and lacks, and what would mend it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphc.runtime.backends import plugins
+from graphc.runtime.machine import examination
+from graphc.runtime.machine.examination import cache
+
+Call = Callable[..., Any]
+
+
+def test_doctor_tells_every_plugin_and_what_it_needs(call: Call) -> None:
+    result = call("doctor")
+    assert result.status == 0, result.err
+    told = result.out.splitlines()
+    for x in (*plugins.backends(), *plugins.transports(), *plugins.drivers()):
+        (line,) = (y for y in told if y.startswith(f"  {x.name}: "))
+        assert line.endswith(": ready") == x.available, line
+    assert told[0] == "machine:" and any(x.startswith("    llvmlite: ") for x in told)
+
+
+def test_doctor_says_what_would_mend_what_is_missing(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("graphc_cupy.machine.find_spec", lambda name: None)
+    from graphc_cupy import machine
+
+    machine.requirements.cache_clear()
+    told = call("doctor").out
+    machine.requirements.cache_clear()
+    assert (
+        "    cupy: cupy is not installed\n      try: python -m pip install 'graphc[cuda13]'" in told
+    )
+
+
+def test_doctor_prints_json(call: Call) -> None:
+    told = json.loads(call("doctor", "--json").out)
+    assert [x["name"] for x in told["machine"]] == ["Python", "system", "memory", "cache"]
+    (numpy,) = (x for x in told["plugins"] if x["name"] == "numpy")
+    assert numpy["kind"] == "backend" and numpy["reason"] is None
+    assert "llvmlite" in {x["name"] for x in numpy["requirements"]}
+
+
+def test_a_cache_that_keeps_nothing_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cache(tmp_path / "new" / "folder").problem == ""
+    assert "every start compiles anew" in cache(None).problem
+    (tmp_path / "file").write_text("")
+    assert "can't be written" in cache(tmp_path / "file" / "folder").problem
+    monkeypatch.setattr(examination, "ENOUGH", 1 << 60)
+    assert "the cache may take" in cache(tmp_path).problem
