@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
 
-from graphc.runtime.transports.bridge import ProcessFailed, as_bytes
+from graphc.runtime.transports.bridge import ProcessFailed, Repeated, as_bytes
 from graphc.runtime.transports.process_session import ENDED
 from graphc.runtime.transports.transport import Group
 
@@ -75,6 +75,9 @@ class GlooChannel:
             torch.from_numpy(got), torch.from_numpy(sent), *sizes
         )
         return GlooRequest(work, got, receives, self._bridge, sent)
+
+    def prepared(self, sends: Sequence[Array | None], receives: Sequence[Array | None]) -> Repeated:
+        return Repeated(self, sends, receives)
 
 
 class GlooBridge:

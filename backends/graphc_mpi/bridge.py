@@ -15,7 +15,7 @@ from graphc.runtime.transports.transport import Group
 
 Array: TypeAlias = NDArray[Any]
 NEWS = 1  # the tag of messages about failures
-MOST = 1 << 30  # bytes of a message
+LARGEST = 1 << 30  # bytes of a message: MPI counts them with 31 bits
 
 
 class MpiRequest:
@@ -46,6 +46,25 @@ class MpiRequest:
         return Receives(self._receives)
 
 
+class MpiPrepared:
+    """An exchange of arrays that stay where they are: persistent requests."""
+
+    def __init__(
+        self, receives: list[MPI.Prequest], sends: list[MPI.Prequest], under_way: set[MpiRequest],
+        arrays: object,
+    ) -> None:  # fmt: skip
+        self._receives, self._sends, self._under_way = receives, sends, under_way
+        self._every, self._arrays = receives + sends, arrays
+
+    def start(self) -> MpiRequest:
+        MPI.Prequest.Startall(self._every)
+        return MpiRequest([*self._receives], [*self._sends], self._under_way, self._arrays)
+
+    def free(self) -> None:
+        for request in self._every:
+            request.Free()
+
+
 class Receives:
     """The receives of a cancelled exchange: done when no array can change any more."""
 
@@ -58,12 +77,14 @@ class Receives:
 
 class MpiChannel:
     """Two communicators of the processes that have members of a group, for exchanges and for
-    second ones."""
+    second ones. largest: bytes of a message"""
 
     def __init__(
-        self, members: Sequence[int], comms: Sequence[MPI.Intracomm], under_way: set[MpiRequest]
-    ) -> None:
+        self, members: Sequence[int], comms: Sequence[MPI.Intracomm], under_way: set[MpiRequest],
+        largest: int = LARGEST,
+    ) -> None:  # fmt: skip
         self.members, self._comms, self._under_way = tuple(members), tuple(comms), under_way
+        self.largest = largest
 
     @classmethod
     def of_group(
@@ -82,21 +103,25 @@ class MpiChannel:
     ) -> MpiRequest:
         comm = self._comms[second]
         # MPI keeps the order of messages between two processes, so they need no tags.
-        received = [
-            comm.Irecv([part, MPI.BYTE], q) for q, x in enumerate(receives) for part in _messages(x)
-        ]
-        sent = [
-            comm.Isend([part, MPI.BYTE], q) for q, x in enumerate(sends) for part in _messages(x)
-        ]
+        received = [comm.Irecv([part, MPI.BYTE], q) for q, part in self._messages(receives)]
+        sent = [comm.Isend([part, MPI.BYTE], q) for q, part in self._messages(sends)]
         return MpiRequest(received, sent, self._under_way, (sends, receives))
 
+    def prepared(
+        self, sends: Sequence[Array | None], receives: Sequence[Array | None]
+    ) -> MpiPrepared:
+        (comm, _) = self._comms
+        received = [comm.Recv_init([part, MPI.BYTE], q) for q, part in self._messages(receives)]
+        sent = [comm.Send_init([part, MPI.BYTE], q) for q, part in self._messages(sends)]
+        return MpiPrepared(received, sent, self._under_way, (sends, receives))
 
-def _messages(x: Array | None) -> Iterator[Array]:
-    """The parts in which an array is sent: MPI counts bytes with 31 bits."""
-    if x is not None and x.nbytes:
-        data = as_bytes(x)
-        for start in range(0, data.size, MOST):
-            yield data[start : start + MOST]
+    def _messages(self, arrays: Sequence[Array | None]) -> Iterator[tuple[int, Array]]:
+        """What goes to each process, or comes from it, in parts that are small enough."""
+        for q, x in enumerate(arrays):
+            if x is not None and x.nbytes:
+                data = as_bytes(x)
+                for start in range(0, data.size, self.largest):
+                    yield q, data[start : start + self.largest]
 
 
 class MpiBridge:

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Any
 
+from graphc.runtime.transports.bridge import Repeated
 from graphc.runtime.transports.process_session import JobProcesses, ProcessSession
 
 
@@ -51,6 +52,9 @@ class MemoryChannel:
         pairs = zip(self.members, receives, strict=True)
         wanted = {(*where, q, b.index): x for q, x in pairs if x is not None and x.size}
         return Delivery(b.hub, wanted)
+
+    def prepared(self, sends: Any, receives: Any) -> Repeated:
+        return Repeated(self, sends, receives)
 
 
 class Delivery:

@@ -37,10 +37,10 @@ def summed(divided: LocalFirst, xs: list[np.ndarray], leading: bool) -> np.ndarr
     for i, process in enumerate(divided.members):
         here = [x if p == process else None for x, p in zip(rows, divided.members, strict=True)]
         made = divided.reduced(here, process, "sum")
-        got.append(made if divided.sent_by(i) else made[:0])
+        got.append(made if divided.sent_by(i) else [])
         assert len(got[-1]) == divided.sent_by(i)
     out = np.empty(xs[0].shape[leading:], xs[0].dtype)
-    add_in_order(list(divided.rows(got)), out, "sum", divided.rest)
+    add_in_order([got[i][row] for i, row in divided.places], out, "sum", divided.rest)
     return out
 
 

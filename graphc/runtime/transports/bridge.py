@@ -7,6 +7,7 @@ its bits are those of threads. A channel only has to deliver.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -23,6 +24,18 @@ class Request(Protocol):
 
     def done(self) -> bool:
         """Whether it is done. Never waits; what is begun may progress in this call only."""
+        ...
+
+
+class Prepared(Protocol):
+    """An exchange of arrays that stay where they are, to be made again and again."""
+
+    def start(self) -> Request:
+        """Make it once more. The last time must be done."""
+        ...
+
+    def free(self) -> None:
+        """It is not made again."""
         ...
 
 
@@ -44,6 +57,25 @@ class Channel(Protocol):
         second: these calls have an order of their own, apart from that of all others
         """
         ...
+
+    def prepared(self, sends: Sequence[Array | None], receives: Sequence[Array | None]) -> Prepared:
+        """The same, to be begun later, and again."""
+        ...
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """What a channel prepares that can't do anything in advance."""
+
+    channel: Channel
+    sends: Sequence[Array | None]
+    receives: Sequence[Array | None]
+
+    def start(self) -> Request:
+        return self.channel.exchange(self.sends, self.receives)
+
+    def free(self) -> None:
+        """Nothing is kept."""
 
 
 class Bridge(Protocol):

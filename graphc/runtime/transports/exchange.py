@@ -6,6 +6,7 @@ touch different entries of the results, and do not depend on which rank computes
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -14,10 +15,9 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from graphc.ir.collectives import Collective
 from graphc.ir.leaf_tree import forests, joins
 from graphc.ir.orders import Order
-from graphc.ir.placement import Partial, R, ReduceOp
+from graphc.ir.placement import Partial, ReduceOp
 from graphc.ops.settle import COMBINE
 from graphc.runtime.transports.transport import CollectiveCall, Parts, Primitives
 
@@ -115,15 +115,26 @@ class InOneMemory(Primitives):
         return islice(zip(outs, spans, strict=True), self.part, None, self.parts)
 
 
-def reduction_of(call: CollectiveCall) -> CollectiveCall:
-    """The all-reduce of a call that adds up, without what it does with the sum."""
-    what = Collective(call.collective.source, R, call.collective.order)
-    return CollectiveCall(what, call.group, leaves=call.leaves, where=call.where)
+def add_in_order(rows: Xs, out: Array, op: ReduceOp, order: Joins | None) -> None:
+    """Write the sum of contiguous rows to `out`, which is contiguous, too, and may be one of them.
+
+    (i, j) in `order` means `row i += row j`; None: from left to right
+    """
+    if len(rows) == 2:
+        COMBINE[op](rows[0], rows[1], out=out)
+    else:
+        _reduce([_plane(x, 0) for x in rows], [_plane(out, 0)], op, order, _scratch())
 
 
-def add_in_order(rows: Xs, out: Array, op: ReduceOp, order: Joins) -> None:
-    """Write the sum of rows to `out`; (i, j) in `order` means `row i += row j`."""
-    _reduce([_plane(x, 0) for x in rows], [_plane(out, 0)], op, order, Scratch())
+_OF_THREAD = threading.local()
+
+
+def _scratch() -> Scratch:
+    """The scratch memory of this thread."""
+    found: Scratch | None = getattr(_OF_THREAD, "scratch", None)
+    if found is None:
+        found = _OF_THREAD.scratch = Scratch()
+    return found
 
 
 def _op(call: CollectiveCall) -> ReduceOp:

@@ -9,9 +9,9 @@ would.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -46,27 +46,30 @@ class LocalFirst:
         first = self.members.index(process) == position
         return sum(self._process(k) == process for k in self.left) if first else 0
 
-    def reduced(self, xs: Sequence[Any], process: int, op: ReduceOp) -> Array:
-        """What a process sends: [pieces, ...]. xs: the arrays of its positions, by position."""
+    def reduced(
+        self, xs: Sequence[Any], process: int, op: ReduceOp,
+        empty: Callable[[Array], Array] = np.empty_like,
+    ) -> list[Array]:  # fmt: skip
+        """The pieces that a process sends, in order. xs: the arrays of its positions, by position;
+        empty: makes memory for a sum that is as large as its argument."""
         sums = {k: xs[i][row] for k, (i, row) in enumerate(self.pieces) if xs[i] is not None}
         made = set[int]()
         for i, j in self.own.get(process, ()):
-            out = sums[i] if i in made else np.empty(sums[i].shape, sums[i].dtype)
+            out = sums[i] if i in made else empty(sums[i])
             sums[i] = COMBINE[op](sums[i], sums[j], out=out)
             made.add(i)
-        left = [sums[k] for k in self.left if self._process(k) == process]
-        if len(left) == 1:
-            return np.expand_dims(left[0], 0)  # a view: what is sent need not be copied
-        some = next(x for x in xs if x is not None)
-        return np.stack(left) if left else np.empty((0, *some.shape[1:]), some.dtype)
+        return [sums[k] for k in self.left if self._process(k) == process]
 
-    def rows(self, got: Sequence[Array]) -> Iterator[Array]:
-        """The pieces that were sent, in order. got: what each position has sent, [pieces, ...]."""
-        taken = dict.fromkeys(self.members, 0)
+    @cached_property
+    def places(self) -> tuple[tuple[int, int], ...]:
+        """Of the pieces that are sent, in order: the position that sends each, and its row there.
+        The first position of a process sends all that the process has."""
+        taken, found = dict.fromkeys(self.members, 0), []
         for k in self.left:
             process = self._process(k)
-            yield got[self.members.index(process)][taken[process]]
+            found.append((self.members.index(process), taken[process]))
             taken[process] += 1
+        return tuple(found)
 
     def _process(self, piece: int) -> int:
         return self.members[self.pieces[piece][0]]

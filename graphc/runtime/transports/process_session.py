@@ -10,16 +10,16 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
 import numpy as np
 
 from graphc.runtime.supervision.reporter import REPORTER
-from graphc.runtime.transports.bridge import Bridge, ProcessFailed, Request
+from graphc.runtime.transports.bridge import Bridge, Channel, ProcessFailed, Request
 from graphc.runtime.transports.local import LocalSession, Ranks
+from graphc.runtime.transports.packets import MemoryPool
 from graphc.runtime.transports.processes import Processes
 from graphc.runtime.transports.spanning import Spanning
 from graphc.runtime.transports.transport import CollectiveCall, Communicator, Group
@@ -30,6 +30,7 @@ T = TypeVar("T")
 GRACE = 1.0  # seconds that what a process sent before it ended may take to arrive
 EACH = 16  # looks between those for failures
 ENDED = "ended"
+MOST = 128  # different collectives that are kept to be made again
 
 
 class ProcessSession:
@@ -49,6 +50,7 @@ class ProcessSession:
         REPORTER.ranks = tuple(self.here)
         ranks = Ranks(self.here, self._each * bridge.on_host, self._begin)
         self._queues: dict[Group, CollectiveQueue] = {}
+        self._made = Collectives(self.here, self._channel)
         self._members: dict[Group, list[int]] = {}
         self._local = LocalSession(size, deadline, ranks)
         self._connect()
@@ -63,7 +65,7 @@ class ProcessSession:
                 Watched(queue, self._bridge).wait()
             return results
         except BaseException as error:
-            self._queues.clear()
+            self._forget()
             if not isinstance(error, ProcessFailed):
                 self._bridge.fail(in_words(error))
             raise
@@ -72,7 +74,7 @@ class ProcessSession:
         """The channels of all groups, in one order everywhere: a channel waits for its members."""
         if self._bridge.failed:
             self._bridge.renew()
-        self._queues.clear()
+        self._forget()
         # All are here then, or one has failed: what makes a channel can't look for that.
         self.processes.all_gather(b"")
         for group in sorted({*self._groups, tuple(range(self.size))}):
@@ -84,10 +86,21 @@ class ProcessSession:
             self._members[group] = sorted({rank // self._each for rank in group})
         return self._members[group]
 
+    def _forget(self) -> None:
+        """What is under way has failed, and will never be done."""
+        self._queues.clear()
+        self._made = Collectives(self.here, self._channel)
+
+    def _channel(self, group: Group) -> Channel:
+        return self._bridge.channel(group, self._processes(group))
+
     def _begin(self, call: CollectiveCall, xs: Sequence[Any], outs: Sequence[Any]) -> Watched:
-        channel = self._bridge.channel(call.group, self._processes(call.group))
-        queue = self._queues.setdefault(call.group, CollectiveQueue())
-        return Watched(queue.begin(Spanning(call, xs, outs, channel, self.here)), self._bridge)
+        queue = self._queues.get(call.group)
+        if queue is None:
+            queue = self._queues.setdefault(call.group, CollectiveQueue())
+        what = self._made.of(call, next(x for x in xs if x is not None))
+        what.begin(xs, outs)
+        return Watched(queue.begin(what), self._bridge)
 
     def close(self) -> None:
         """End the threads, and tell the other processes. A second close does nothing."""
@@ -113,6 +126,51 @@ def devices_of_process(size: int, processes: int) -> int:
     return each
 
 
+class Collectives:
+    """The collectives that a process has made, to be made again: those of a step are alike.
+
+    A call is found by its identity first, since it takes long to compare all that it says.
+    """
+
+    def __init__(self, here: range, channel: Callable[[Group], Channel]) -> None:
+        self._here, self._channel, self._pool = here, channel, MemoryPool()
+        self._mutex = threading.Lock()
+        self._found: dict[Any, tuple[CollectiveCall, list[Spanning]]] = {}
+        self._alike: OrderedDict[Any, list[Spanning]] = OrderedDict()
+
+    def of(self, call: CollectiveCall, x: Any) -> Spanning:
+        """One that is not under way, for this call and arrays of this type."""
+        key = id(call), x.shape, x.dtype
+        with self._mutex:
+            if key in self._found:
+                some = self._found[key][1]
+            else:
+                some = self._of_value((call, x.shape, x.dtype))
+                self._found[key] = call, some  # the call stays, and so its identity
+            for what in some:
+                if not what.busy:
+                    what.busy = True
+                    return what
+        channel = self._channel(call.group)
+        what = Spanning(call, x.shape, x.dtype, channel, self._here, self._pool)
+        what.busy = True
+        some.append(what)
+        return what
+
+    def _of_value(self, key: Any) -> list[Spanning]:
+        if key not in self._alike and len(self._alike) == MOST:
+            self._found.clear()
+            _, oldest = self._alike.popitem(last=False)
+            for what in oldest:
+                if not what.busy:
+                    what.free()
+        self._alike.setdefault(key, [])
+        self._alike.move_to_end(key)
+        if len(self._found) >= 4 * MOST:
+            self._found.clear()
+        return self._alike[key]
+
+
 class CollectiveQueue:
     """The collectives of one group that are under way, in the order in which they were begun.
 
@@ -121,23 +179,27 @@ class CollectiveQueue:
     """
 
     def __init__(self) -> None:
-        self._under_way: deque[Spanning] = deque()
+        self._under_way: deque[QueuedCollective] = deque()
         self._mutex = threading.Lock()  # threads of several ranks may wait at a time
 
-    def begin(self, what: Spanning) -> Request:
+    def begin(self, what: Spanning) -> QueuedCollective:
         with self._mutex:
-            self._under_way.append(what)
-        return QueuedCollective(self, what)
+            queued = QueuedCollective(self, what)
+            self._under_way.append(queued)
+        return queued
 
-    def progress(self, wanted: Spanning) -> bool:
+    def progress(self, wanted: QueuedCollective) -> bool:
         """Whether a collective is done, after each was advanced as far as its turn allows."""
         with self._mutex:
-            for what in tuple(self._under_way):
-                if what.done():
-                    self._under_way.remove(what)
-                if what is wanted or not what.begun:
+            for queued in tuple(self._under_way):
+                if queued.what.done():
+                    queued.over = True
+                    self._under_way.remove(queued)
+                elif not queued.what.begun:
                     break
-            return wanted not in self._under_way
+                if queued is wanted:
+                    break
+            return wanted.over
 
     def done(self) -> bool:
         """Whether all of them are done."""
@@ -146,23 +208,26 @@ class CollectiveQueue:
         return not self._under_way
 
 
-@dataclass(frozen=True)
 class QueuedCollective:
-    queue: CollectiveQueue
-    what: Spanning
+    """A collective, and whether it is done: the next one may be made of the same by then."""
+
+    __slots__ = ("over", "queue", "what")
+
+    def __init__(self, queue: CollectiveQueue, what: Spanning) -> None:
+        self.queue, self.what, self.over = queue, what, False
 
     def done(self) -> bool:
-        return self.queue.progress(self.what)
+        return self.over or self.queue.progress(self)
 
 
-@dataclass
 class Watched:
     """Something that was begun with other processes: it ends with an error if one has failed."""
 
-    request: Request
-    bridge: Bridge
-    _looks: int = 0
-    _gone: float | None = None  # when a process that has ended was first noticed
+    __slots__ = ("_gone", "_looks", "bridge", "request")
+
+    def __init__(self, request: Request, bridge: Bridge) -> None:
+        self.request, self.bridge, self._looks = request, bridge, 0
+        self._gone: float | None = None  # when a process that has ended was first noticed
 
     def done(self) -> bool:
         if self.request.done():

@@ -35,12 +35,12 @@ class Transfer(Protocol):
 class Meeting:
     """One collective of one group: what its members have posted, and what is left to do.
 
-    transfer: if there are members in other processes, the exchange with them
+    spans: whether there are members in other processes; transfer: the exchange with them
     """
 
     __slots__ = (
-        "call", "dtype", "here", "left", "missing", "outs", "parts", "shape", "todo", "transfer",
-        "xs",
+        "call", "dtype", "here", "left", "missing", "outs", "parts", "shape", "spans", "todo",
+        "transfer", "xs",
     )  # fmt: skip
 
     def __init__(self, call: CollectiveCall, x: Array, here: range) -> None:
@@ -51,17 +51,13 @@ class Meeting:
         self.outs: list[Any] = [None] * n
         self.here = here
         self.missing = sum(rank in here for rank in call.group)  # members that have not come
+        self.spans = self.missing < n
         self.parts = 1 if x.nbytes * n <= SMALL or self.spans else n
         self.todo = self.left = self.parts  # parts not begun, parts not done
         self.transfer: Transfer | None = None
 
     def __str__(self) -> str:
         return describe(self.call, self.shape, self.dtype)
-
-    @property
-    def spans(self) -> bool:
-        """Whether it has members in other processes."""
-        return not all(rank in self.here for rank in self.call.group)
 
     def agrees(self, call: CollectiveCall, x: Array) -> bool:
         return self.call == call and self.shape == x.shape and self.dtype == x.dtype
@@ -171,21 +167,21 @@ class Room:
                 if meeting.transfer is None:
                     exchange(meeting.call, meeting.xs, meeting.outs, part, meeting.parts, scratch)
                 else:
-                    self._wait_for(rank, meeting, meeting.transfer)
+                    self.wait_for(rank, meeting.call, meeting.transfer)
                 self._tick(meeting)
 
-    def _wait_for(self, rank: int, meeting: Meeting, transfer: Transfer) -> None:
+    def wait_for(self, rank: int, call: CollectiveCall, transfer: Transfer) -> None:
         """Wait for other processes; looks often at first, then less."""
         if transfer.done():
             return
         looks = Looks()
-        REPORTER.waiting(meeting.call, rank)
+        REPORTER.waiting(call, rank)
         while not transfer.done():
             if self.failed:
                 self.check()
             if self.deadline is not None and looks.seconds > self.deadline:
                 with self.mutex:
-                    text = f"other processes did not reach {meeting} within {self.deadline:g} s"
+                    text = f"other processes did not reach {name(call)} within {self.deadline:g} s"
                     raise self._doom(rank, "G0562", text, self._report())
             looks.pause()
         REPORTER.going_on(rank)

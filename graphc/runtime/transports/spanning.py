@@ -4,58 +4,70 @@ What each process needs of each member's array is sent to it in one exchange, an
 results as if all arrays were in one memory (graphc.runtime.transports.exchange): in the same order,
 with the same bits. A large all-reduce is done in parts, one per process, which are exchanged at the
 end (reduce-scatter and all-gather: Rabenseifner, "Optimization of Collective Reduction Operations",
-2004). Where the order is the transport's own, each process first adds up what its members have.
+2004). Where the order is fixed to a tree, or the transport's own, each process first adds up what
+its members have.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from graphc.ir.orders import Order
 from graphc.ir.placement import Partial, ReduceOp
 from graphc.runtime.transports.bridge import Array, Channel, Request
-from graphc.runtime.transports.exchange import (
-    Scratch,
-    add_in_order,
-    along,
-    exchange,
-    join_parts,
-    reduction_of,
-)
-from graphc.runtime.transports.local_first import LocalFirst, local_first
-from graphc.runtime.transports.transport import CollectiveCall, Group, Parts
+from graphc.runtime.transports.exchange import add_in_order, along, join_parts
+from graphc.runtime.transports.local_first import Joins, LocalFirst, local_first
+from graphc.runtime.transports.packets import Members, MemoryPool, Packets, Pieces, Rows
+from graphc.runtime.transports.transport import CollectiveCall, Parts, Shape
 
 Steps: TypeAlias = Iterator[Request]  # each is done before the next one is asked for
-NO_ENTRIES = bytes(16)
-AT_ONCE = 1 << 17  # bytes that a process sends of a sum, up to which all of it goes to everybody
+AT_ONCE = 1 << 17  # bytes that a process may send more of a sum than it must, to save an exchange
+WHOLE = 1 << 20  # bytes of a sum that is added up by every process rather than in parts
+WORD = np.zeros(1, np.uint8)  # what the processes send each other to meet
 
 
 class Spanning:
-    """One collective, begun by a process.
+    """One collective, as a process makes it: again and again, though not at the same time.
 
-    here: the ranks of this process, each process has as many; xs: the arrays of its members by
-    position, None for those of others; outs: of those that receive something
+    here: the ranks of this process, each process has as many; shape, dtype: of what a rank passes
     """
 
     def __init__(
-        self, call: CollectiveCall, xs: Sequence[Any], outs: Sequence[Any], channel: Channel,
-        here: range,
+        self, call: CollectiveCall, shape: Shape, dtype: np.dtype[Any], channel: Channel,
+        here: range, pool: MemoryPool,
     ) -> None:  # fmt: skip
-        self.call, self.outs, self.channel = call, outs, channel
-        self._each = len(here)
-        self._members, self._positions = _processes(call.group, self._each)
-        self.me = here.start // self._each
-        self.mine = self._positions[self.me]
-        order = call.collective.order if isinstance(call.collective.source, Partial) else None
-        self._divided = local_first(order, call.leaves, self._members)
-        self.xs = xs if self._divided is None else self._made_here(self._divided, xs)
-        self.x = self.xs[self.mine[0]]
-        self.results = [outs[i] for i in self.mine if outs[i] is not None]
+        each = len(here)
+        processes = tuple(rank // each for rank in call.group)
+        positions = {
+            q: tuple(i for i, process in enumerate(processes) if process == q) for q in processes
+        }
+        self.call, self.channel, self._each = call, channel, each
+        self.members = Members(channel, pool, here.start // each, positions)
+        self.mine = self.members.mine
+        self._divided = _divided(call, processes)
+        # What is sent of each position are rows of one shape: one row, unless the sum is divided.
+        self._shape, self._dtype = shape[1:] if call.leaves else shape, dtype
+        self._count = [
+            1 if self._divided is None else self._divided.sent_by(i) for i in range(len(processes))
+        ]
+        self._whole = self._is_whole()
+        self._packets = self._planned()
+        self._borrowed: list[Array] = []
+        self.busy = False
         self.begun = False  # all exchanges that it makes
+        self._request: Request | None = None
+
+    def begin(self, xs: Sequence[Any], outs: Sequence[Any]) -> None:
+        """Begin it. xs: the arrays of its members by position, None for those of other processes;
+        outs: of those that receive something."""
+        self.busy, self.begun, self.outs = True, False, outs
+        self.xs = self._rows_of(xs)
+        self.results = [outs[i] for i in self.mine if outs[i] is not None]
         self._steps: Steps = getattr(self, f"_{self.call.kind.value}")()
         self._request = next(self._steps, None)
 
@@ -63,82 +75,107 @@ class Spanning:
         """Whether all results are written. What is next is begun in this call."""
         while self._request is not None and self._request.done():
             self._request = next(self._steps, None)
-        self.begun |= self._request is None
-        return self._request is None
+        if self._request is not None:
+            return False
+        if self.busy:
+            self._end()
+        return True
 
-    def _made_here(self, divided: LocalFirst, xs: Sequence[Any]) -> list[Any]:
-        """What this process sends, [pieces, ...] for each of its positions."""
-        own = [x if x is None or self.call.leaves else x[None] for x in xs]
-        sent = divided.reduced(own, self.me, _reduce_op(self.call))
-        first = self.mine[0]
-        return [
-            sent if i == first else sent[:0] if i in self.mine else None for i in range(len(xs))
-        ]
+    def _end(self) -> None:
+        self.begun = True
+        self._packets.end()
+        self.members.pool.give(self._borrowed)
+        self.xs, self.outs, self.results = [], (), []
+        self.busy = False  # at last: another thread may make it again from here on
+
+    def free(self) -> None:
+        """It is not made again."""
+        self._packets.free()
 
     # -- what is sent -----------------------------------------------------------------------------
 
-    def _exchanged(self, pieces: Any, got: list[Any], last: bool = True) -> Steps:
-        """Send each process its pieces of this one's arrays; `got` becomes those of all members.
+    def _rows_of(self, xs: Sequence[Any]) -> list[Any]:
+        """The rows that are sent for each position of this process."""
+        if self._divided is None:
+            return [None if x is None else (x,) for x in xs]
+        own = [x if x is None or self.call.leaves else (x,) for x in xs]
+        made = self._divided.reduced(own, self.members.me, _reduce_op(self.call), self._empty)
+        first = self.mine[0]
+        return [made if i == first else () if i in self.mine else None for i in range(len(xs))]
 
-        pieces(x, i, q): what process q needs of x, the array of position i: a list of views. Those
-        of this process's own arrays are not copied. last: whether no other exchange follows
-        """
-        sends, receives, shapes = list[Any](), list[Any](), list[Any]()
-        got[:] = [None] * len(self._members)
-        for q in self.channel.members:
-            if q == self.me:
-                sends.append(None)
-                receives.append(None)
-                shapes.append(None)
-                for i in self.mine:
-                    got[i] = pieces(self.xs[i], i, q)
-            else:
-                own = [p for i in self.mine for p in pieces(self.xs[i], i, q)]
-                sends.append(_packed(own, self.x.dtype))
-                each = [
-                    [p.shape for p in pieces(self._like(i), i, self.me)] for i in self._positions[q]
-                ]
-                size = sum(prod(s) for member in each for s in member)
-                receives.append(np.empty(size, self.x.dtype))
-                shapes.append(each)
-        self.begun = last
-        yield self.channel.exchange(sends, receives)
-        for q, each, data in zip(self.channel.members, shapes, receives, strict=True):
-            for i, member in zip(self._positions[q], each or (), strict=q != self.me):
-                got[i] = []
-                for shape in member:
-                    got[i].append(data[: prod(shape)].reshape(shape))
-                    data = data[prod(shape) :]
+    def _empty(self, like: Array) -> Array:
+        """Memory for a sum that this process makes by itself."""
+        x, block = self.members.pool.empty(like.shape, like.dtype)
+        self._borrowed.append(block)
+        return x
 
-    def _like(self, position: int) -> Array:
-        """An array of the shape of what a position sends, of which no entry is asked for."""
-        shape = self.x.shape
-        if self._divided is not None:
-            shape = (self._divided.sent_by(position), *shape[1:])
-        return np.ndarray(shape, self.x.dtype, NO_ENTRIES, strides=(0,) * len(shape))
+    def _is_whole(self) -> bool:
+        """Whether all of a sum goes to everybody, which takes one exchange."""
+        size, count = prod(self._shape) * self._dtype.itemsize, self.members.count
+        return size * (count - 2) <= AT_ONCE and size <= WHOLE
 
-    @property
-    def _leading(self) -> int:
-        """Dims in front of the value's own: the pieces that are sent of it."""
-        return self.call.leaves is not None or self._divided is not None
+    def _planned(self) -> Packets:
+        """What this kind of collective sends."""
+        call, after, before = self.call, self.call.after, self.call.before
+        shape, dtype, count = self._shape, self._dtype, self._count
+        pieces: Pieces = _all_rows
+        same = True
+        match call.kind.value:
+            case "all_reduce" if not self._whole:
+                pieces, same = self._of_process, False
+            case "reduce":
+                homes = {rank // self._each for rank in call.owners}
+                pieces, same = partial(_rows_for, homes), False
+            case "broadcast":
+                pieces = partial(_rows_of, call.group.index(call.owners[0]))
+            case "all_gather":
+                assert before is not None
+                pieces = partial(_valid_rows, before)
+            case "reduce_scatter" | "all_to_all":
+                pieces, same = self._parts_of, False
+                assert after is not None
+            case "barrier":
+                shape, dtype = WORD.shape, WORD.dtype
+        return Packets(self.members, pieces, count, shape, dtype, same)
 
-    def _flat(self, x: Array) -> Array:
-        """x as [pieces, entries], or as [entries]."""
-        return x.reshape(*x.shape[: self._leading], prod(x.shape[self._leading :]))
+    def _of_process(self, rows: Rows, i: int, q: int) -> list[Array]:
+        """The entries of a sum that process q adds up."""
+        at = self._entries(q)
+        return [x.reshape(-1)[at] for x in rows]
+
+    def _entries(self, q: int) -> slice:
+        size, k, count = prod(self._shape), self.channel.members.index(q), self.members.count
+        return slice(size * k // count, size * (k + 1) // count)
+
+    def _parts_of(self, rows: Rows, i: int, q: int) -> list[Array]:
+        """The parts of all rows that each rank of a process gets."""
+        after, before = self.call.after, self.call.before
+        assert after is not None
+        if before is not None:
+            rows = _valid_rows(before, rows, i, q)
+        spans = [after.spans[k] for k in self.members.positions[q]]
+        return [along(x, after.dim, start, start + n) for start, n in spans for x in rows]
+
+    # -- sums -------------------------------------------------------------------------------------
+
+    def _terms(self, got: Sequence[Any], part: int = 0) -> list[Array]:
+        """The rows that are added, in order: of those of each position, the part-th as many."""
+        if self._divided is None:
+            return [x[part] for x in got]
+        count = self._count
+        return [got[i][part * count[i] + row] for i, row in self._divided.places]
 
     def _sum(self, terms: Sequence[Array], out: Array) -> None:
-        """Write the sum of the members' terms, in the order of the call; out may be one of them."""
+        """Write the sum of some terms, in the order of the call; out may be one of them."""
+        order: Joins | None = None
         if self._divided is not None:
-            rows = [np.ascontiguousarray(x) for x in self._divided.rows(terms)]
-            add_in_order(rows, out, _reduce_op(self.call), self._divided.rest)
-            return
-        call = reduction_of(self.call)
-        exchange(call, [np.ascontiguousarray(x) for x in terms], [out], 0, 1, Scratch())
+            order = self._divided.rest
+        add_in_order(terms, out, _reduce_op(self.call), order)
 
-    def _sum_once(self, terms: Sequence[Array]) -> None:
+    def _sum_once(self, got: Sequence[Any]) -> None:
         """Write the sum to all results of this process. What is added may be one of them."""
         if self.results:
-            self._sum(terms, self.results[0])
+            self._sum(self._terms(got), self.results[0])
             self._copy_first()
 
     def _copy_first(self) -> None:
@@ -149,95 +186,85 @@ class Spanning:
     # -- kinds ------------------------------------------------------------------------------------
 
     def _all_reduce(self) -> Steps:
-        got: list[Any] = []
-        if self.x.nbytes * (len(self.channel.members) - 1) <= AT_ONCE:
-            yield from self._exchanged(lambda x, i, q: [x], got)
-            self._sum_once([x for (x,) in got])
+        self.begun = self._whole
+        request, got = self._packets.begin(self.xs)
+        yield request
+        if self._whole:
+            self._sum_once(got)
             return
         out = self.results[0].reshape(-1)  # a view: results are contiguous
-        count = len(self.channel.members)
-        ends = [out.size * k // count for k in range(count + 1)]
-        at = {q: slice(ends[k], ends[k + 1]) for k, q in enumerate(self.channel.members)}
-        yield from self._exchanged(lambda x, i, q: [self._flat(x)[..., at[q]]], got, last=False)
-        part = out[at[self.me]]
+        part = out[self._entries(self.members.me)]
         if part.size:
-            self._sum([x for (x,) in got], part)
-        others = [q != self.me for q in self.channel.members]
-        sends = [part if other else None for other in others]
-        receives = [out[at[q]] if q != self.me else None for q in self.channel.members]
+            self._sum(self._terms(got), part)
+        others = [q if q != self.members.me else None for q in self.channel.members]
+        sends = [part if q is not None else None for q in others]
+        receives = [out[self._entries(q)] if q is not None else None for q in others]
         self.begun = True
         yield self.channel.exchange(sends, receives, second=True)
         self._copy_first()
 
     def _reduce(self) -> Steps:
-        homes = {rank // self._each for rank in self.call.owners}
-        got: list[Any] = []
-        yield from self._exchanged(lambda x, i, q: [x] * (q in homes), got)
-        if self.results:
-            self._sum_once([x for (x,) in got])
+        self.begun = True
+        request, got = self._packets.begin(self.xs)
+        yield request
+        self._sum_once(got)
 
     def _reduce_scatter(self) -> Steps:
-        after, got = self.call.after, list[Any]()
+        after = self.call.after
         assert after is not None
-        dim = after.dim + self._leading
-        yield from self._exchanged(partial(self._parts_of, after, dim), got)
+        self.begun = True
+        request, got = self._packets.begin(self.xs)
+        yield request
         for k, i in enumerate(self.mine):
             n = after.spans[i][1]
             valid = along(self.outs[i], after.dim, 0, n)
-            total = np.empty(valid.shape, self.x.dtype)
-            if total.size:
-                self._sum([pieces[k] for pieces in got], total)
-            valid[...] = total
+            if valid.size:
+                total = valid if valid.flags.c_contiguous else np.empty(valid.shape, valid.dtype)
+                self._sum(self._terms(got, k), total)
+                if total is not valid:
+                    valid[...] = total
             along(self.outs[i], after.dim, n, None)[...] = 0
 
     def _broadcast(self) -> Steps:
-        (owner,) = self.call.owners
-        at, got = self.call.group.index(owner), list[Any]()
-        yield from self._exchanged(lambda x, i, q: [x] * (i == at), got)
+        at = self.call.group.index(self.call.owners[0])
+        self.begun = True
+        request, got = self._packets.begin(self.xs)
+        yield request
         for out in self.results:
             np.copyto(out, got[at][0])
 
     def _all_gather(self) -> Steps:
-        before, got = self.call.before, list[Any]()
+        before = self.call.before
         assert before is not None
-        yield from self._exchanged(lambda x, i, q: [_valid(x, before, i)], got)
+        self.begun = True
+        request, got = self._packets.begin(self.xs)
+        yield request
         for out in self.results:
             join_parts(out, [x for (x,) in got], before)
 
     def _all_to_all(self) -> Steps:
-        before, after, got = self.call.before, self.call.after, list[Any]()
+        before, after = self.call.before, self.call.after
         assert before is not None and after is not None
-
-        def pieces(x: Array, i: int, q: int) -> list[Array]:
-            return self._parts_of(after, after.dim, _valid(x, before, i), i, q)
-
-        yield from self._exchanged(pieces, got)
+        self.begun = True
+        request, got = self._packets.begin(self.xs)
+        yield request
         for k, i in enumerate(self.mine):
             n = after.spans[i][1]
             join_parts(along(self.outs[i], after.dim, 0, n), [parts[k] for parts in got], before)
             along(self.outs[i], after.dim, n, None)[...] = 0
 
     def _barrier(self) -> Steps:
-        words = [
-            np.zeros(1, np.uint8) if q != self.me else None for q in (*self.channel.members,) * 2
-        ]
-        count = len(self.channel.members)
         self.begun = True
-        yield self.channel.exchange(words[:count], words[count:])
-
-    def _parts_of(self, after: Parts, dim: int, x: Array, i: int, q: int) -> list[Array]:
-        """The parts of x that the ranks of a process get."""
-        spans = (after.spans[k] for k in self._positions[q])
-        return [along(x, dim, start, start + n) for start, n in spans]
+        own = [(WORD,) if i in self.mine else None for i in range(len(self.xs))]
+        request, _ = self._packets.begin(own)
+        yield request
 
 
-@lru_cache(maxsize=256)
-def _processes(group: Group, each: int) -> tuple[tuple[int, ...], dict[int, tuple[int, ...]]]:
-    """Of a group of ranks: the process of each position, and the positions of each process."""
-    members = tuple(rank // each for rank in group)
-    return members, {
-        q: tuple(i for i, member in enumerate(members) if member == q) for q in members
-    }
+def _divided(call: CollectiveCall, processes: tuple[int, ...]) -> LocalFirst | None:
+    if not isinstance(call.collective.source, Partial):
+        return None
+    order = Order.TREE if call.leaves is not None else call.collective.order
+    return local_first(order, call.leaves, processes)
 
 
 def _reduce_op(call: CollectiveCall) -> ReduceOp:
@@ -246,17 +273,17 @@ def _reduce_op(call: CollectiveCall) -> ReduceOp:
     return source.op
 
 
-def _valid(x: Array, parts: Parts, position: int) -> Array:
-    return along(x, parts.dim, 0, parts.spans[position][1])
+def _all_rows(rows: Rows, i: int, q: int) -> list[Array]:
+    return [*rows]
 
 
-def _packed(pieces: Sequence[Array], dtype: np.dtype[Any]) -> Array:
-    """All entries of some arrays, one after the other."""
-    if len(pieces) == 1 and pieces[0].flags.c_contiguous:
-        return pieces[0].reshape(-1)
-    out = np.empty(sum(x.size for x in pieces), dtype)
-    start = 0
-    for x in pieces:
-        out[start : start + x.size].reshape(x.shape)[...] = x
-        start += x.size
-    return out
+def _rows_for(processes: set[int], rows: Rows, i: int, q: int) -> list[Array]:
+    return [*rows] if q in processes else []
+
+
+def _rows_of(position: int, rows: Rows, i: int, q: int) -> list[Array]:
+    return [*rows] if i == position else []
+
+
+def _valid_rows(parts: Parts, rows: Rows, i: int, q: int) -> list[Array]:
+    return [along(x, parts.dim, 0, parts.spans[i][1]) for x in rows]

@@ -14,6 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 from graphc.ir.collectives import Collective, CollectiveKind
@@ -189,7 +190,7 @@ class Communicator(Protocol):
         ...
 
     def barrier(self, group: Group) -> None:
-        self.start(CollectiveCall(Collective(R, R), group)).wait()
+        self.start(meeting_of(group)).wait()
 
     def meet_all(self) -> None:
         """Wait until all ranks have come this far. Raises PeerFailed if one never will."""
@@ -202,6 +203,12 @@ class Communicator(Protocol):
         parts = Parts(0, tuple((k * len(x), len(x)) for k in range(n)), len(x) * n)
         call = CollectiveCall(Collective(Split(0), R), tuple(self.here), parts)
         return self.start(call, x).wait()
+
+
+@lru_cache(maxsize=64)
+def meeting_of(group: Group) -> CollectiveCall:
+    """The call by which the ranks of a group wait for each other."""
+    return CollectiveCall(Collective(R, R), group)
 
 
 class TransportSession(Protocol):
