@@ -14,7 +14,7 @@ from graphc_llvm.addresses import NAME, Addresses
 from numpy.typing import NDArray
 
 from graphc.lowering.memory.layouts import layouts_of
-from graphc.lowering.program.program import Buffer, Feed, Footprint, Instruction, writing
+from graphc.lowering.program.program import Buffer, Feed, Footprint, Instruction, Start, writing
 from graphc.lowering.program.strides import MemoryLayout
 from graphc.runtime.backends.backend import Programs
 from graphc.runtime.backends.site import Site
@@ -29,6 +29,7 @@ from graphc_numpy.native.call_flags import CallFlags
 from graphc_numpy.native.compiled import Compiled, Preparation
 from graphc_numpy.native.fast_path import NativeFastPath, fast_path
 from graphc_numpy.native.feeding import FeedCall
+from graphc_numpy.native.last_meeting import LastMeeting
 from graphc_numpy.native.machine import target
 from graphc_numpy.native.memory import SharedBlocks, StepMemory, footprints, pointed, room, share
 from graphc_numpy.native.peers import Across
@@ -177,7 +178,7 @@ class NativeDevice:
 
     def _run(self, step: BoundStep, supply: Supply) -> dict[str, Array]:
         step.before_commit(supply)
-        step.agree()
+        step.meet(supply)
         self.committing = True
         return step.commit()
 
@@ -229,7 +230,8 @@ class BoundStep:
         self.barrier = new_words(barrier.WORDS)
         self.counts = new_words(len(compiled.regions.found) + 1)
         self.across = Across(comm, any(s.across for s in compiled.regions.found))
-        self.agree = self.recording.waited(self.across.agree)
+        self._agree = self.recording.waited(self.across.agree)
+        self.last_meeting = LastMeeting.of(compiled, site, comm, self.addresses is not None)
         bases = self.across.bases(site, lowered.memories, self.blocks)
         self.positions = PositionWords(site, lowered, bases)
         self.flags = CallFlags(site, compiled.homes)
@@ -255,6 +257,14 @@ class BoundStep:
         for i, part in enumerate(self.body):
             if part:
                 self.bound.perform_part(part, self.idle[i], loop=i % 2 == 1)
+
+    def meet(self, supply: Supply) -> None:
+        """Wait until all devices have come so far, unless it is known already that they will."""
+        last = self.last_meeting
+        if last is not None and last.heard(self.bound.site, supply):
+            self.across.agree(known=True)
+        else:
+            self._agree()
 
     def commit(self) -> dict[str, Array]:
         """The rest of the step; copies of the outputs."""
@@ -371,9 +381,15 @@ class BoundStep:
                 case Feed(result=b) if b in self.pointed:
                     memory = self.made.lowered.pointer_of[b].memory
                     calls += self.bound.recorded(x, [FeedCall(x, self, MEMORIES + memory)])
+                case Start() if self.last_meeting is not None and x is self.last_meeting.start:
+                    calls += [self._no_return, *self.bound.calls([x])]
                 case _:
                     calls += self.bound.calls([x])
         return calls
+
+    def _no_return(self) -> None:
+        """What fails from here on, though nothing should, fails while others may write."""
+        self.device.committing = True
 
     def _idle(self, part: Iterable[Instruction | int]) -> list[Call]:
         """What this device runs of a loop in a turn in which it has no leaf, and others do."""

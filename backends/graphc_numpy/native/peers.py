@@ -49,11 +49,12 @@ class Across:
         ranks = {i: site.group(*m.axes)[m.position] - first for i, m in sections.items()}
         return {i: int(every[ranks[i], m.of]) for i, m in sections.items()}
 
-    def agree(self) -> None:
-        """Wait until all devices have come so far; raises PeerFailed if one never will."""
+    def agree(self, known: bool = False) -> None:
+        """Wait until all devices have come so far; raises PeerFailed if one never will. known: that
+        they have, or will without fail"""
         common = self._comm.common
         if common is None or self._comm.size == 1 or len(self._here) < self._comm.size:
-            self._comm.meet_all()
+            self._comm.meet_all(known)
         elif _meet()(common.ctypes.data, self._comm.size):
             raise PeerFailed("another device has failed")
 

@@ -50,6 +50,10 @@ _HANDLED: dict[int, tuple[Any, type[KeyboardInterrupt]]] = {
 }
 
 
+# What processes agree to raise, by the number that they tell each other: the largest one.
+_KINDS: list[type[BaseException] | None] = [None, EndWanted, KeyboardInterrupt, Terminated]
+
+
 class Stopping:
     """Ctrl-C and SIGTERM in one of several processes: all of them end after the same step.
 
@@ -83,14 +87,30 @@ class Stopping:
 
     def agree(self) -> None:
         """Raise the signal that any of the processes has noted. All processes call it."""
-        if self._processes.count == 1:
-            return
-        kinds: list[type[BaseException] | None] = [None, EndWanted, KeyboardInterrupt, Terminated]
-        mine = kinds.index(self._noted) or int(self.end_wanted)
-        found = kinds[self._processes.largest(mine)]
-        if found is not None:
-            self._noted, self.end_wanted = None, False
-            raise found
+        if self._processes.count > 1:
+            self._raise(self._processes.largest(self._mine))
+
+    def ask(self) -> None:
+        """Begin to agree, as `agree` does at once: the answer is there before the step writes
+        anything, so that nobody waits for it. Until `heard`, ranks that meet raise EndAgreed if it
+        is to end."""
+        if self._processes.count > 1:
+            self._processes.ask(self._mine)
+
+    def heard(self) -> None:
+        """Raise the signal that any of the processes had noted when they asked."""
+        self._raise(self._processes.answer(take=True))
+
+    @property
+    def _mine(self) -> int:
+        return _KINDS.index(self._noted) or int(self.end_wanted)
+
+    def _raise(self, word: int) -> None:
+        if (found := _KINDS[word]) is not None:
+            self.end_wanted = False
+            if found is not EndWanted:
+                self._noted = None
+            raise found from None
 
     def __exit__(self, kind: object, *_: object) -> None:
         self._depth -= 1

@@ -34,7 +34,7 @@ from graphc.runtime.synchronous.shards import (
     is_held,
 )
 from graphc.runtime.transports import forks
-from graphc.runtime.transports.transport import Communicator, Transport
+from graphc.runtime.transports.transport import Communicator, EndAgreed, Transport
 from graphc.support import config
 from graphc.support.errors import GraphcError, InternalError, did_you_mean
 from graphc.support.lazy_map import existing
@@ -201,12 +201,15 @@ class Engine:
                 if what is not None:
                     self._explain(what, saved, *self._supply(chosen, again(), poison))
             self._finished[name.removesuffix(SHORT)] += 1
+            if self.stopping.inside:
+                self.stopping.heard()  # if no rank has met another one
         return {k: _valid(self.programs[name], k, x, supply) for k, x in outputs.items()}
 
     def _signals(self) -> Uninterrupted | Stopping:
-        """What handles signals during a step, at whose beginning several processes agree."""
+        """What handles signals during a step. Several processes begin to agree whether they end; if
+        they do, the step ends before it writes anything."""
         if self.stopping.inside:
-            self.stopping.agree()
+            self.stopping.ask()
         return Uninterrupted() if self.processes.count == 1 else self.stopping
 
     def _prepare(self, name: str) -> None:
@@ -262,6 +265,9 @@ class Engine:
             device.committing = False
         try:
             return self._on_devices(lambda comm: self._devices[comm.rank].step(name, supply))[0]
+        except EndAgreed:
+            self.stopping.heard()
+            raise
         except BaseException as error:
             if isinstance(error, InternalError) and error.help is None:
                 with_replay(error, self.programs[name])

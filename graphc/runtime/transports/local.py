@@ -24,6 +24,7 @@ from graphc.runtime.transports.rendezvous import Meeting, Room, Transfer, shut_g
 from graphc.runtime.transports.transport import (
     CollectiveCall,
     Communicator,
+    EndAgreed,
     Group,
     Handle,
     PeerFailed,
@@ -45,7 +46,7 @@ class LocalCommunicator(Communicator):
     def __init__(self, rank: int, size: int, common: Array | None, ranks: Ranks) -> None:
         self.rank, self.size, self.common = rank, size, common
         self.here, self.on_host = ranks.here, ranks.on_host
-        self._begin = ranks.begin
+        self._begin, self._wanted = ranks.begin, ranks.wanted
         self._scratch = Scratch()
         self._facts: dict[int, _Facts] = {}  # by the identity of a call, which they hold
         self.enter(Room(size, None))
@@ -87,6 +88,15 @@ class LocalCommunicator(Communicator):
         xs, outs = list[Any]([None] * n), list[Any]([None] * n)
         xs[at], outs[at] = x, buffer
         return _Crossing(room, self.rank, call, self._begin(call, xs, outs), buffer, out)
+
+    def meet_all(self, known: bool = False) -> None:
+        every = tuple(range(self.size))
+        if self.size > 1 and not known:
+            self.barrier(every)
+        if self._wanted():
+            if known:  # what one rank has begun by now, all are to begin
+                self.barrier(every)
+            raise EndAgreed
 
     def finish(self, meeting: Meeting) -> None:
         self._room.finish(self.rank, meeting, self._scratch)
@@ -238,12 +248,14 @@ class Ranks:
     """Those ranks of a session that are threads of this process.
 
     on_host: how many there are on this host; begin(call, xs, outs): begin what a group does of
-    which some are in other processes
+    which some are in other processes; wanted(): what the processes have asked each other at the
+    beginning of a step: whether one wants to end
     """
 
     here: range
     on_host: int
     begin: Callable[[CollectiveCall, Sequence[Any], Sequence[Any]], Transfer]
+    wanted: Callable[[], int] = int
 
 
 def _alone(call: CollectiveCall, xs: Sequence[Any], outs: Sequence[Any]) -> Transfer:

@@ -20,9 +20,8 @@ from graphc.runtime.supervision.reporter import REPORTER
 from graphc.runtime.transports.bridge import Bridge, Channel, ProcessFailed, Request
 from graphc.runtime.transports.local import LocalSession, Ranks
 from graphc.runtime.transports.packets import MemoryPool
-from graphc.runtime.transports.processes import Processes
 from graphc.runtime.transports.spanning import Spanning
-from graphc.runtime.transports.transport import CollectiveCall, Communicator, Group
+from graphc.runtime.transports.transport import CollectiveCall, Communicator, EndAgreed, Group
 from graphc.runtime.transports.waiting import Looks
 from graphc.support.errors import GraphcError, codes
 
@@ -46,9 +45,9 @@ class ProcessSession:
         self.size, self._bridge, self._groups = size, bridge, tuple(groups)
         self._each = devices_of_process(size, bridge.count)
         self.here = range(self._each * bridge.index, self._each * (bridge.index + 1))
-        self.processes: Processes = JobProcesses(bridge)
+        self.processes = JobProcesses(bridge)
         REPORTER.ranks = tuple(self.here)
-        ranks = Ranks(self.here, self._each * bridge.on_host, self._begin)
+        ranks = Ranks(self.here, self._each * bridge.on_host, self._begin, self.processes.answer)
         self._queues: dict[Group, CollectiveQueue] = {}
         self._made = Collectives(self.here, self._channel)
         self._members: dict[Group, list[int]] = {}
@@ -61,14 +60,21 @@ class ProcessSession:
             self._connect()
         try:
             results = self._local.run(fn)
-            for queue in self._queues.values():  # what nobody here waits for, others may
-                Watched(queue, self._bridge).wait()
+            self._finish()
             return results
+        except EndAgreed:
+            self._finish()
+            raise
         except BaseException as error:
             self._forget()
             if not isinstance(error, ProcessFailed):
                 self._bridge.fail(in_words(error))
             raise
+
+    def _finish(self) -> None:
+        """What nobody here waits for, others may."""
+        for queue in self._queues.values():
+            Watched(queue, self._bridge).wait()
 
     def _connect(self) -> None:
         """The channels of all groups, in one order everywhere: a channel waits for its members."""
@@ -279,6 +285,9 @@ class JobProcesses:
     def __init__(self, bridge: Bridge) -> None:
         self.index, self.count = bridge.index, bridge.count
         self._bridge = bridge
+        self._mutex = threading.Lock()
+        self._asked: tuple[Channel, Any, list[Any]] | None = None
+        self._answer = 0
 
     @property
     def hosts(self) -> int:
@@ -297,6 +306,28 @@ class JobProcesses:
         every = self._exchange(np.array([number], np.int64), [1] * self.count, None)
         return max(int(x[0]) for x in every)
 
+    def ask(self, number: int) -> None:
+        own, sizes = np.array([number], np.int64), [1] * self.count
+        with self._mutex:
+            self._asked, self._answer = self._begin(own, sizes, None), 0
+
+    def answer(self, take: bool = False) -> int:
+        with self._mutex:
+            if self._asked is not None:
+                channel, request, every = self._asked
+                self._asked = None
+                if channel is self._channel:  # else it was before a failure
+                    request.wait()
+                    self._answer = max(int(x[0]) for x in every)
+            found = self._answer
+            self._answer *= not take
+            return found
+
+    @property
+    def _channel(self) -> Channel:
+        """That of all processes."""
+        return self._bridge.channel((), range(self.count))
+
     def fail(self, error: BaseException) -> None:
         if not self._bridge.failed and not self.failed_elsewhere(error):
             self._bridge.fail(in_words(error))
@@ -306,18 +337,23 @@ class JobProcesses:
 
     def _exchange(self, own: Any, sizes: Sequence[int], patience: float | None) -> list[Any]:
         """The arrays of all processes, of known sizes, given that of this one."""
+        _, request, every = self._begin(own, sizes, patience)
+        request.wait(patience)
+        return every
+
+    def _begin(self, own: Any, sizes: Sequence[int], patience: float | None) -> Any:
+        """The channel, what was begun, and the arrays that will be there when it is done."""
         if self._bridge.failed:
             self._bridge.renew(patience)
         others = [q != self.index for q in range(self.count)]
         every = [np.empty(n, own.dtype) for n in sizes]
-        channel = self._bridge.channel((), range(self.count))
+        channel = self._channel
         request = channel.exchange(
             [own if other else None for other in others],
             [x if other else None for x, other in zip(every, others, strict=True)],
         )
-        Watched(request, self._bridge).wait(patience)
         every[self.index] = own
-        return every
+        return channel, Watched(request, self._bridge), every
 
 
 # -- failures, in words ----------------------------------------------------------------------------

@@ -41,6 +41,15 @@ class Processes(Protocol):
         """The largest of the numbers that the processes passed, below 2**63."""
         ...
 
+    def ask(self, number: int) -> None:
+        """Begin to tell the others a number, and to hear theirs, below 2**63."""
+        ...
+
+    def answer(self, take: bool = False) -> int:
+        """The largest of the numbers that were passed to the last `ask`; 0 if there was none. Any
+        thread may call it. take: it is 0 from now on"""
+        ...
+
     def fail(self, error: BaseException) -> None:
         """Tell the others that this process can't go on; nothing if one of them said so first."""
         ...
@@ -66,6 +75,12 @@ class Alone:
 
     def largest(self, number: int) -> int:
         return number
+
+    def ask(self, number: int) -> None:
+        """Nobody else is there to be asked."""
+
+    def answer(self, take: bool = False) -> int:
+        return 0
 
     def fail(self, error: BaseException) -> None:
         """Nobody is there to be told."""

@@ -161,6 +161,11 @@ class PeerFailed(BaseException):
     """
 
 
+class EndAgreed(BaseException):
+    """Raised in all ranks of all processes at the same place: a process wants to end there, as
+    `Processes.answer` says."""
+
+
 class Handle(Protocol):
     """A call in progress. Until `wait` returns, x and out belong to the transport."""
 
@@ -192,9 +197,13 @@ class Communicator(Protocol):
     def barrier(self, group: Group) -> None:
         self.start(meeting_of(group)).wait()
 
-    def meet_all(self) -> None:
-        """Wait until all ranks have come this far. Raises PeerFailed if one never will."""
-        if self.size > 1:
+    def meet_all(self, known: bool = False) -> None:
+        """Wait until all ranks have come this far, as they do before the first write of a step.
+
+        known: it is known already that they have, or will without fail. Raises PeerFailed if one
+        never will, and EndAgreed if all processes end here.
+        """
+        if self.size > 1 and not known:
             self.barrier(tuple(range(self.size)))
 
     def gather_here(self, x: Array) -> Array:
@@ -203,6 +212,18 @@ class Communicator(Protocol):
         parts = Parts(0, tuple((k * len(x), len(x)) for k in range(n)), len(x) * n)
         call = CollectiveCall(Collective(Split(0), R), tuple(self.here), parts)
         return self.start(call, x).wait()
+
+
+def hears_all(call: CollectiveCall, entries: int, size: int, here: int) -> bool:
+    """Whether a rank that has the result knows of each of `size` ranks that it began the call.
+
+    entries: those of the value; here: the ranks of each process, which begin a call together. What
+    has no entry is not sent, and so nobody waits for it.
+    """
+    if call.kind is not CollectiveKind.ALL_REDUCE or call.group != tuple(range(size)):
+        return False
+    each, present = call.leaves or (1, size)
+    return entries >= size and (size - here) * each < present
 
 
 @lru_cache(maxsize=64)
