@@ -9,7 +9,7 @@ losses.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -100,3 +100,21 @@ class Rewriter:
             "objectives": tuple(losses),
         }  # fmt: skip
         return replace(graph, nodes=self.nodes, **(given | changes))
+
+
+def rewritten(
+    graph: Graph, written: Mapping[str, Callable[[Rewriter], None]], dropped: Container[str]
+) -> Graph:
+    """The graph with some nodes written anew, and others left out.
+
+    written: by node, what adds that which takes its place
+    """
+    if not written:
+        return graph
+    work = Rewriter(graph)
+    for node in graph:
+        if node.name in written:
+            written[node.name](work)
+        elif node.name not in dropped:
+            work.put(work.moved(node))
+    return work.finish()

@@ -160,6 +160,20 @@ def test_a_sum_of_which_parts_are_kept_over_the_slow_link_is_shared_within_a_hos
     ]  # fmt: skip
 
 
+def test_where_a_part_of_a_part_is_kept_a_host_scatters_another_dim_first() -> None:
+    gathered = ["all_gather near 0", "all_gather far 0", "all_gather near 1"]
+    in_parts = ["reduce_scatter near 1", "reduce_scatter far 0", "all_to_all near"]
+    assert after(TWO, (64, 8), "far", "near", near=0, far=0)[:3] == in_parts
+    assert after(TWO, (64, 8), "far", "near", near=0, far=0)[3:] == gathered
+    other = after(TWO, (64, 8), "far", "near", near=1, far=0)
+    assert other[:2] == ["reduce_scatter near 1", "reduce_scatter far 0"]
+    tree = after(TWO, (64, 8), "far", "near", near=0, far=0, order=Order.TREE)
+    assert tree[:2] == ["reduce_scatter far 0", "reduce_scatter near 0"]
+    assert after(TWO, (64,), "far", "near", near=0, far=0)[:2] == [
+        "reduce_scatter far 0", "reduce_scatter near 0",
+    ]  # fmt: skip
+
+
 def test_parts_are_gathered_over_the_slow_link_and_the_rest_within_a_host() -> None:
     g = PlacedGraph(TWO)
     x = g.variable("x", (64, 8), far=Split(0))

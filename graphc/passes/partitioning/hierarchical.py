@@ -8,7 +8,9 @@ fast one (Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms, 2009; NCC
 hierarchical all-reduce).
 
 A sum over one level of which each device keeps a part over the slow link, as under ZeRO, is one
-over both levels, too. And what is gathered over the slow link is the same on all devices of a host:
+over both levels, too. If the devices of a host keep parts of these parts, they first scatter
+another dim between them, and exchange what they have in the end (an all-to-all within the host):
+where parts are cut along the slow link first, those of a host do not lie side by side. And what is gathered over the slow link is the same on all devices of a host:
 each gathers a part, and the rest from its host.
 
 Every entry is added over the same devices in the same order as before: only who adds it differs.
@@ -30,12 +32,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 
 from graphc.ir.graph import Because, Graph, Node
 from graphc.ir.orders import Order
 from graphc.ir.placement import LINKS, Mesh, Partial, R, Split, State, local_shape
-from graphc.ir.rewriter import Rewriter
+from graphc.ir.rewriter import Rewriter, rewritten
 from graphc.ir.types import TensorType
 from graphc.ops.collective import Conversion
 from graphc.ops.conversion_table import conversion_over
@@ -65,17 +68,8 @@ class Hierarchical(Pass):
         useful = {n.name for plan in _plans(with_sums_together(graph)) for n in plan.chain}
         graph = with_sums_together(graph, useful)
         plans = _plans(graph)
-        if not plans:
-            return graph
-        last = {plan.chain[-1].name: plan for plan in plans}
         between = {n.name for plan in plans for n in plan.chain}
-        work = Rewriter(graph)
-        for node in graph:
-            if node.name in last:
-                _write(work, last[node.name])
-            elif node.name not in between:
-                work.put(work.moved(node))
-        return work.finish()
+        return rewritten(graph, {p.chain[-1].name: partial(_write, p) for p in plans}, between)
 
 
 def _plans(graph: Graph) -> list[_Plan]:
@@ -87,8 +81,8 @@ def _plans(graph: Graph) -> list[_Plan]:
 class _Plan:
     """How a chain of sums, or a gather, is done in parts.
 
-    order: in which order its axes are converted; dims: the dim that each fast axis scatters, in
-    that order
+    order: in which order its axes are converted; dims: the dim that each fast axis scatters at
+    first, in that order
     """
 
     chain: tuple[Node, ...]
@@ -160,7 +154,7 @@ def _dims(graph: Graph, chain: tuple[Node, ...], order: tuple[Node, ...]) -> dic
     mesh, t = graph.mesh, graph[chain[0].operands[0]].tensor
     slowest = LINKS.index(mesh.link(_axis(n) for n in chain))
     kept = {s.dim for _, s in chain[-1].tensor.placement if isinstance(s, Split)}
-    axes = [_axis(n) for n in order if _sums_for_all(n)]
+    axes = [_axis(n) for n in order]
     if _is_gather(chain[0]):
         axes = [a.name for a in mesh.space if a.size > 1 and t.placement[a.name] == R]
         axes.sort(key=lambda a: LINKS.index(mesh.axis(a).link))
@@ -171,11 +165,6 @@ def _dims(graph: Graph, chain: tuple[Node, ...], order: tuple[Node, ...]) -> dic
             dims[axis] = dim
             t = t.placed(t.placement.with_state(mesh, axis, Split(dim)))
     return dims
-
-
-def _sums_for_all(node: Node) -> bool:
-    assert isinstance(node.op, Conversion)
-    return isinstance(node.op.states[0], Partial) and node.op.states[1] == R
 
 
 def _axis(node: Node) -> str:
@@ -209,7 +198,8 @@ def _steps(graph: Graph, plan: _Plan) -> list[Node] | None:
     own = {_axis(n): n for n in plan.order}
     wanted: list[tuple[str, State]] = [(a, s) for a, s in parts.items() if a not in own]
     wanted += [(a, parts[a] if a in parts else _after(n)) for a, n in own.items()]
-    wanted += [(a, R) for a in reversed(parts)]
+    ends: list[tuple[str, State]] = [(a, _after(own[a]) if a in own else R) for a in parts]
+    wanted += [(a, s) for a, s in reversed(ends) if s != parts[a]]
     for axis, state in wanted:
         have, node = t.placement[axis], own.get(axis, model)
         if crossing(mesh, t.placement, mesh.axis(axis), have, state):
@@ -240,7 +230,7 @@ def _cost(graph: Graph, steps: Sequence[Node]) -> float:
     return total
 
 
-def _write(work: Rewriter, plan: _Plan) -> None:
+def _write(plan: _Plan, work: Rewriter) -> None:
     """Add the conversions; the last one has the name of the sum."""
     first, last = plan.chain[0], plan.chain[-1]
     (x,) = work.moved(first).operands

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from graphc.ir.graph import Because, Graph, Node
 from graphc.ir.placement import Partial, State
-from graphc.ir.rewriter import Rewriter
+from graphc.ir.rewriter import Rewriter, rewritten
 from graphc.ops.collective import Conversion
 from graphc.ops.conversion_table import conversion_over
 from graphc.passes.base import Pass, register_pass
@@ -30,19 +31,14 @@ class ScatterReduce(Pass):
     def run(self, graph: Graph) -> Graph:
         ends = {*graph.outputs.values(), *graph.updates.values()}
         joined = {n.name: total for n in graph if (total := _joined(graph, n, ends)) is not None}
-        if not joined:
-            return graph
-        instead = {x: name for name in joined for x in graph.users[name]}
-        work = Rewriter(graph)
-        for node in graph:
-            total = joined.get(node.name)
-            if total is not None:
-                work.put(total)
-                for user in graph.users[node.name]:
-                    work.stand_in(user, total.name)
-            elif node.name not in instead:
-                work.put(work.moved(node))
-        return work.finish()
+        instead = {x for name in joined for x in graph.users[name]}
+        return rewritten(graph, {n: partial(_write, n, x) for n, x in joined.items()}, instead)
+
+
+def _write(name: str, total: Node, work: Rewriter) -> None:
+    work.put(total)
+    for user in work.graph.users[name]:
+        work.stand_in(user, total.name)
 
 
 def _joined(graph: Graph, node: Node, ends: set[str]) -> Node | None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 from graphc.ir.graph import Because, Graph, Node
 from graphc.ir.orders import Order
 from graphc.ir.placement import LINKS, Partial, R
-from graphc.ir.rewriter import Rewriter
+from graphc.ir.rewriter import Rewriter, rewritten
 from graphc.ops.collective import Conversion
 
 
@@ -68,18 +69,10 @@ def with_sums_together(graph: Graph, which: Container[str] | None = None) -> Gra
     every = [x for x in steps_between(graph) if which is None or x.then.name in which]
     found = {x.step.name: x for x in every}
     replaced = {x.then.name for x in every}
-    if not found:
-        return graph
-    work = Rewriter(graph)
-    for node in graph:
-        if node.name in found:
-            _write(work, found[node.name])
-        elif node.name not in replaced:
-            work.put(work.moved(node))
-    return work.finish()
+    return rewritten(graph, {name: partial(_write, x) for name, x in found.items()}, replaced)
 
 
-def _write(work: Rewriter, found: Between) -> None:
+def _write(found: Between, work: Rewriter) -> None:
     step, then = work.moved(found.step), found.then
     assert isinstance(then.op, Conversion)
     x, axis, mesh = step.operands[found.slot], then.op.axis, work.graph.mesh

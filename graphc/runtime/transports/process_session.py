@@ -20,6 +20,7 @@ from graphc.runtime.supervision.reporter import REPORTER
 from graphc.runtime.transports.bridge import Bridge, Channel, ProcessFailed, Request
 from graphc.runtime.transports.local import LocalSession, Ranks
 from graphc.runtime.transports.packets import MemoryPool
+from graphc.runtime.transports.processes import Processes
 from graphc.runtime.transports.spanning import Spanning
 from graphc.runtime.transports.transport import CollectiveCall, Communicator, EndAgreed, Group
 from graphc.runtime.transports.waiting import Looks
@@ -45,7 +46,7 @@ class ProcessSession:
         self.size, self._bridge, self._groups = size, bridge, tuple(groups)
         self._each = devices_of_process(size, bridge.count)
         self.here = range(self._each * bridge.index, self._each * (bridge.index + 1))
-        self.processes = JobProcesses(bridge)
+        self.processes: Processes = JobProcesses(bridge)
         REPORTER.ranks = tuple(self.here)
         ranks = Ranks(self.here, self._each * bridge.on_host, self._begin, self.processes.answer)
         self._queues: dict[Group, CollectiveQueue] = {}
