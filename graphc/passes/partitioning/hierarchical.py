@@ -10,8 +10,9 @@ hierarchical all-reduce).
 A sum over one level of which each device keeps a part over the slow link, as under ZeRO, is one
 over both levels, too. If the devices of a host keep parts of these parts, they first scatter
 another dim between them, and exchange what they have in the end (an all-to-all within the host):
-where parts are cut along the slow link first, those of a host do not lie side by side. And what is gathered over the slow link is the same on all devices of a host:
-each gathers a part, and the rest from its host.
+where parts are cut along the slow link first, those of a host do not lie side by side. And what is
+gathered over the slow link is the same on all devices of a host: each gathers a part, and the rest
+from its host.
 
 Every entry is added over the same devices in the same order as before: only who adds it differs.
 So the bits stay, in every order of sums. If the order is the transport's own (`add_n`), the nearest
@@ -161,10 +162,19 @@ def _dims(graph: Graph, chain: tuple[Node, ...], order: tuple[Node, ...]) -> dic
     dims: dict[str, int] = {}
     for axis in axes:
         fast = LINKS.index(mesh.axis(axis).link) < slowest
-        if fast and (dim := _dim(mesh, t, axis, kept)) is not None:
+        if fast and (dim := _own_dim(chain, axis)) is None:
+            dim = _dim(mesh, t, axis, kept)
+        if fast and dim is not None:
             dims[axis] = dim
             t = t.placed(t.placement.with_state(mesh, axis, Split(dim)))
     return dims
+
+
+def _own_dim(chain: tuple[Node, ...], axis: str) -> int | None:
+    """The dim that a sum over an axis scatters anyway, if no other one scatters it."""
+    after = {_axis(n): _after(n) for n in chain if not _is_gather(n)}
+    own = after.pop(axis, R)
+    return own.dim if isinstance(own, Split) and own not in after.values() else None
 
 
 def _axis(node: Node) -> str:
