@@ -25,11 +25,11 @@ from graphc.runtime.transports.transport import Communicator, PeerFailed
 from graphc.support.errors import GraphcError
 from graphc_numpy.calls.binding import Binding, Call
 from graphc_numpy.memory import Allocator, Bytes, aligned_copy, array_on
+from graphc_numpy.native.before_writes import BeforeWrites
 from graphc_numpy.native.call_flags import CallFlags
 from graphc_numpy.native.compiled import Compiled, Preparation
 from graphc_numpy.native.fast_path import NativeFastPath, fast_path
 from graphc_numpy.native.feeding import FeedCall
-from graphc_numpy.native.last_meeting import LastMeeting
 from graphc_numpy.native.machine import target
 from graphc_numpy.native.memory import SharedBlocks, StepMemory, footprints, pointed, room, share
 from graphc_numpy.native.peers import Across
@@ -178,7 +178,7 @@ class NativeDevice:
 
     def _run(self, step: BoundStep, supply: Supply) -> dict[str, Array]:
         step.before_commit(supply)
-        step.meet(supply)
+        step.agree(supply)
         self.committing = True
         return step.commit()
 
@@ -198,8 +198,7 @@ class NativeDevice:
     @property
     def unused(self) -> int:
         """Bytes that no step has asked for."""
-        blocks = self._arena, self._scratch
-        return sum(x.reserved - x.used for x in blocks)
+        return sum(x.reserved - x.used for x in (self._arena, self._scratch))
 
     def pool(self) -> Pool:
         """The threads, which start when there is something to share."""
@@ -230,8 +229,7 @@ class BoundStep:
         self.barrier = new_words(barrier.WORDS)
         self.counts = new_words(len(compiled.regions.found) + 1)
         self.across = Across(comm, any(s.across for s in compiled.regions.found))
-        self._agree = self.recording.waited(self.across.agree)
-        self.last_meeting = LastMeeting.of(compiled, site, comm, self.addresses is not None)
+        self.agree = BeforeWrites(compiled, bound, self.across, self.recording, self.addresses)
         bases = self.across.bases(site, lowered.memories, self.blocks)
         self.positions = PositionWords(site, lowered, bases)
         self.flags = CallFlags(site, compiled.homes)
@@ -258,14 +256,6 @@ class BoundStep:
             if part:
                 self.bound.perform_part(part, self.idle[i], loop=i % 2 == 1)
 
-    def meet(self, supply: Supply) -> None:
-        """Wait until all devices have come so far, unless it is known already that they will."""
-        last = self.last_meeting
-        if last is not None and last.heard(self.bound.site, supply):
-            self.across.agree(known=True)
-        else:
-            self._agree()
-
     def commit(self) -> dict[str, Array]:
         """The rest of the step; copies of the outputs."""
         self.bound.perform(self.writes)
@@ -282,10 +272,8 @@ class BoundStep:
 
         The variables must be those of before the step.
         """
-        site = self.bound.site
-        error = wrong_index.found(
-            wrong.kernel, wrong.limit, site, self.bound.comm, turn, supply, self.device.get
-        )
+        site, comm, get = self.bound.site, self.bound.comm, self.device.get
+        error = wrong_index.found(wrong.kernel, wrong.limit, site, comm, turn, supply, get)
         return error or wrong.error
 
     # -- memory -----------------------------------------------------------------------------------
@@ -316,8 +304,7 @@ class BoundStep:
 
     def _fed(self, b: Buffer) -> Bytes:
         """The memory that is planned for a part of the batch, or if there is none, more of it."""
-        memory = self.made.memory
-        size = room(self.program, b)
+        memory, size = self.made.memory, room(self.program, b)
         if b.id not in memory.fed or self.device.apart:
             return self.device.block(size)
         start = memory.thread * self.device.most_threads + memory.fed[b.id]
@@ -381,15 +368,12 @@ class BoundStep:
                 case Feed(result=b) if b in self.pointed:
                     memory = self.made.lowered.pointer_of[b].memory
                     calls += self.bound.recorded(x, [FeedCall(x, self, MEMORIES + memory)])
-                case Start() if self.last_meeting is not None and x is self.last_meeting.start:
-                    calls += [self._no_return, *self.bound.calls([x])]
+                case Start() if x is self.agree.last:  # what fails from here on fails too late
+                    late = partial(setattr, self.device, "committing", True)
+                    calls += [late, *self.bound.calls([x])]
                 case _:
                     calls += self.bound.calls([x])
         return calls
-
-    def _no_return(self) -> None:
-        """What fails from here on, though nothing should, fails while others may write."""
-        self.device.committing = True
 
     def _idle(self, part: Iterable[Instruction | int]) -> list[Call]:
         """What this device runs of a loop in a turn in which it has no leaf, and others do."""

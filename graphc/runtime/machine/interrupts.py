@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Any, NoReturn, Self
 
 from graphc.runtime.transports.processes import Processes
+from graphc.runtime.transports.transport import EndAgreed
 
 
 class Terminated(KeyboardInterrupt):
@@ -115,6 +116,8 @@ class Stopping:
     def __exit__(self, kind: object, *_: object) -> None:
         self._depth -= 1
         if self._depth:
+            if kind in (None, EndAgreed):
+                self.heard()
             return
         try:
             if kind is None:

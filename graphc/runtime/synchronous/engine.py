@@ -201,13 +201,10 @@ class Engine:
                 if what is not None:
                     self._explain(what, saved, *self._supply(chosen, again(), poison))
             self._finished[name.removesuffix(SHORT)] += 1
-            if self.stopping.inside:
-                self.stopping.heard()  # if no rank has met another one
         return {k: _valid(self.programs[name], k, x, supply) for k, x in outputs.items()}
 
     def _signals(self) -> Uninterrupted | Stopping:
-        """What handles signals during a step. Several processes begin to agree whether they end; if
-        they do, the step ends before it writes anything."""
+        """What handles signals. Processes begin to agree whether they end before they write."""
         if self.stopping.inside:
             self.stopping.ask()
         return Uninterrupted() if self.processes.count == 1 else self.stopping
@@ -265,13 +262,11 @@ class Engine:
             device.committing = False
         try:
             return self._on_devices(lambda comm: self._devices[comm.rank].step(name, supply))[0]
-        except EndAgreed:
-            self.stopping.heard()
-            raise
         except BaseException as error:
             if isinstance(error, InternalError) and error.help is None:
                 with_replay(error, self.programs[name])
-            if any(device.committing for device in tuple(self._devices.values())):
+            begun = any(device.committing for device in tuple(self._devices.values()))
+            if begun and not isinstance(error, EndAgreed):
                 self._fail(error)
             raise
 
@@ -308,7 +303,7 @@ class Engine:
         return self._fast_paths.get(program)
 
     def lost(self) -> None:
-        """This process is a fork: see graphc.runtime.transports.forks."""
+        """This process is a fork (graphc.runtime.transports.forks)."""
         self._lost = True
         self._shut()
 

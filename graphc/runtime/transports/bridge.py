@@ -27,7 +27,7 @@ class Request(Protocol):
         ...
 
 
-class Prepared(Protocol):
+class PreparedExchange(Protocol):
     """An exchange of arrays that stay where they are, to be made again and again."""
 
     def start(self) -> Request:
@@ -58,7 +58,9 @@ class Channel(Protocol):
         """
         ...
 
-    def prepared(self, sends: Sequence[Array | None], receives: Sequence[Array | None]) -> Prepared:
+    def prepared(
+        self, sends: Sequence[Array | None], receives: Sequence[Array | None]
+    ) -> PreparedExchange:
         """The same, to be begun later, and again."""
         ...
 

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from graphc.runtime.transports.bridge import Array, Channel, Prepared, Request
+from graphc.runtime.transports.bridge import Array, Channel, PreparedExchange, Request
 
 Rows: TypeAlias = Sequence[Array]  # what a position has: arrays of one shape
 Pieces: TypeAlias = Callable[[Rows, int, int], list[Array]]
@@ -191,7 +191,7 @@ class Packets:
 class _Kept:
     """The memory of a small exchange."""
 
-    prepared: Prepared
+    prepared: PreparedExchange
 
     def __init__(self, packets: Packets) -> None:
         def memory(size: int) -> Array:

@@ -1,0 +1,78 @@
+"""What devices do before a step writes: they make sure that all have come so far.
+
+A device that found an index out of range must not be the only one whose variables stay. Devices in
+several processes would have to send each other one more message for that. But a device that has a
+sum over all devices knows that each of them has begun that sum; and if nothing that can fail stands
+behind it, each will go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable
+from math import prod
+
+from graphc_llvm.addresses import Addresses
+
+from graphc.lowering.program.program import Instruction, Start, Wait
+from graphc.runtime.data.supply import Supply
+from graphc.runtime.transports.transport import hears_all
+from graphc_numpy.calls.binding import Binding
+from graphc_numpy.native.compiled import Compiled
+from graphc_numpy.native.peers import Across
+from graphc_numpy.native.recording import StepRecording
+
+
+class BeforeWrites:
+    """The meeting of the devices before the first write of a step.
+
+    last: a sum over all devices that is waited for before the first write, and behind whose start
+          nothing fails; None if there is none, or if all devices are in this process, where
+          they meet in no time
+    """
+
+    def __init__(
+        self, compiled: Compiled, bound: Binding, across: Across, recording: StepRecording,
+        addresses: Addresses | None,
+    ) -> None:  # fmt: skip
+        self._site, self._across = bound.site, across
+        self._meet = recording.waited(across.agree)
+        self._size, self._here = bound.comm.size, len(bound.comm.here)
+        several = self._here < self._size and addresses is None
+        body = compiled.parts[-2] if several and len(compiled.parts) > 1 else ()
+        self.last = _last(body, compiled.checked, self._is_of_all)
+
+    def __call__(self, supply: Supply) -> None:
+        """Wait until all devices have come so far, unless it is known already that they will."""
+        if self.last is not None and self._is_heard(self.last, supply):
+            self._across.agree(known=True)
+        else:
+            self._meet()
+
+    def _is_heard(self, last: Start, supply: Supply) -> bool:
+        """Whether in this step the sum is heard of all: a device may have nothing to add."""
+        entries = prod(self._site.program.buffers[last.result].shape)
+        return hears_all(self._site.call(last, 0, supply), entries, self._size, self._here)
+
+    def _is_of_all(self, start: Start) -> bool:
+        axes = [self._site.program.mesh.axis(a) for a in start.op.axes]
+        every = prod(a.size for a in axes if a.over == "space") == self._size
+        return every and start.op.collective.kind.value == "all_reduce"
+
+
+def _last(
+    part: Iterable[Instruction | int], checked: Container[int], of_all: Callable[[Start], bool]
+) -> Start | None:
+    """The last sum over all devices that is waited for in a part, if nothing fails behind it."""
+    waited: set[int] = set()
+    for x in reversed(tuple(part)):
+        match x:
+            case Wait(token=token):
+                waited.add(token)
+            case Start(token=token):
+                if token in waited and of_all(x):
+                    return x
+            case int() if x not in checked:
+                pass
+            case _:
+                return None
+    return None
