@@ -81,7 +81,7 @@ class MpiChannel:
 
     def __init__(
         self, members: Sequence[int], comms: Sequence[MPI.Intracomm], under_way: set[MpiRequest],
-        largest: int = LARGEST,
+        largest: int,
     ) -> None:  # fmt: skip
         self.members, self._comms, self._under_way = tuple(members), tuple(comms), under_way
         self.largest = largest
@@ -89,14 +89,14 @@ class MpiChannel:
     @classmethod
     def of_group(
         cls, world: MPI.Intracomm, group: Group, members: Sequence[int],
-        under_way: set[MpiRequest],
+        under_way: set[MpiRequest], largest: int,
     ) -> MpiChannel:  # fmt: skip
         """A channel of some processes; waits for them."""
         processes = world.group.Incl(list(members))
         # Threads may make channels of different groups at a time: these have different tags.
         tag = hash(group) & 0x3FFF
         comms = [world.Create_group(processes, 2 * tag + k) for k in range(2)]
-        return cls(members, comms, under_way)
+        return cls(members, comms, under_way, largest)
 
     def exchange(
         self, sends: Sequence[Array | None], receives: Sequence[Array | None], second: bool = False
@@ -125,10 +125,11 @@ class MpiChannel:
 
 
 class MpiBridge:
-    """The processes of MPI.COMM_WORLD."""
+    """The processes of MPI.COMM_WORLD. largest: bytes of a message; what is longer is sent in
+    parts"""
 
-    def __init__(self) -> None:
-        world = MPI.COMM_WORLD
+    def __init__(self, largest: int = LARGEST) -> None:
+        world, self.largest = MPI.COMM_WORLD, largest
         self.index, self.count, self.failed = world.rank, world.size, False
         host = world.Split_type(MPI.COMM_TYPE_SHARED)
         self.on_host = host.size
@@ -148,7 +149,9 @@ class MpiBridge:
 
     def channel(self, group: Group, members: Sequence[int]) -> MpiChannel:
         if group not in self._channels:
-            channel = MpiChannel.of_group(self._world[0], group, members, self._under_way)
+            channel = MpiChannel.of_group(
+                self._world[0], group, members, self._under_way, self.largest
+            )
             self._channels[group] = channel
         return self._channels[group]
 
@@ -189,7 +192,8 @@ class MpiBridge:
 
     def _connect(self) -> None:
         """The channel of all processes is there from the beginning: nobody waits to make it."""
-        self._channels[()] = MpiChannel(range(self.count), self._world, self._under_way)
+        every = range(self.count)
+        self._channels[()] = MpiChannel(every, self._world, self._under_way, self.largest)
 
     def _end(self) -> None:
         """This process exits: nobody need wait for it any more."""

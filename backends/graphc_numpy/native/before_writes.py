@@ -15,7 +15,7 @@ from graphc_llvm.addresses import Addresses
 
 from graphc.lowering.program.program import Instruction, Start, Wait
 from graphc.runtime.data.supply import Supply
-from graphc.runtime.transports.transport import hears_all
+from graphc.runtime.transports.transport import SUMS_OF_ALL, hears_all
 from graphc_numpy.calls.binding import Binding
 from graphc_numpy.native.compiled import Compiled
 from graphc_numpy.native.peers import Across
@@ -56,7 +56,7 @@ class BeforeWrites:
     def _is_of_all(self, start: Start) -> bool:
         axes = [self._site.program.mesh.axis(a) for a in start.op.axes]
         every = prod(a.size for a in axes if a.over == "space") == self._size
-        return every and start.op.collective.kind.value == "all_reduce"
+        return every and start.op.collective.kind in SUMS_OF_ALL
 
 
 def _last(

@@ -214,16 +214,20 @@ class Communicator(Protocol):
         return self.start(call, x).wait()
 
 
+SUMS_OF_ALL = CollectiveKind.ALL_REDUCE, CollectiveKind.REDUCE_SCATTER
+
+
 def hears_all(call: CollectiveCall, entries: int, size: int, here: int) -> bool:
     """Whether a rank that has the result knows of each of `size` ranks that it began the call.
 
     entries: those of the value; here: the ranks of each process, which begin a call together. What
     has no entry is not sent, and so nobody waits for it.
     """
-    if call.kind is not CollectiveKind.ALL_REDUCE or call.group != tuple(range(size)):
+    if call.kind not in SUMS_OF_ALL or call.group != tuple(range(size)):
         return False
     each, present = call.leaves or (1, size)
-    return entries >= size and (size - here) * each < present
+    parts = call.after.spans if call.after is not None else ((0, entries // size),)
+    return entries > 0 and all(n for _, n in parts) and (size - here) * each < present
 
 
 @lru_cache(maxsize=64)

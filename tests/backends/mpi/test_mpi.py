@@ -57,6 +57,18 @@ def test_a_bad_batch_of_one_process_fails_in_all_and_leaves_them_usable(
 
 
 @pytest.mark.ci
+def test_what_is_longer_than_a_message_is_sent_in_parts(job: Job) -> None:
+    """MPI counts the bytes of a message with 31 bits; here a message has 1,000 bytes."""
+    found = []
+    for largest in (1_000, 1 << 20):
+        ended = job(2, STEPS.with_name("long_messages.py"), largest)
+        assert ended.status == 0, ended.err
+        found += outputs(ended.out)
+    assert len(found) == 4 and all(x == found[0] for x in found)
+    assert isinstance(found[0], list) and len(found[0]) == 1
+
+
+@pytest.mark.ci
 def test_one_process_speaks_and_writes(graphc_run: Job, tmp_path: Path) -> None:
     ended = graphc_run(2, *SHORT, "--save", tmp_path / "a.safetensors")
     assert ended.status == 0, ended.err

@@ -22,19 +22,19 @@ def loss_fn(params: Any, batch: Any) -> Any:
     return np.mean((batch["x"] - params["w"]) ** 2)
 
 
-def trainer(index: int, hub: Hub) -> graphc.StepTrainer:
+def trainer(index: int, hub: Hub, backend: str) -> graphc.StepTrainer:
     return graphc.compile(
         loss_fn, {"w": np.ones(2, "f4")}, DATA[0], optimizer=graphc.optim.adam(0.9),
-        strategy="mirrored(2)", backend="reference", transport=MemoryTransport(hub, index),
+        strategy="mirrored(2)", backend=backend, transport=MemoryTransport(hub, index),
     )  # fmt: skip
 
 
-def in_processes(work: Any) -> list[Any]:
+def in_processes(work: Any, backend: str = "reference") -> list[Any]:
     """What work(index, trainer) gives in each of two processes, played by threads."""
     hub = Hub(2)
 
     def run(index: int) -> Any:
-        with trainer(index, hub) as made:
+        with trainer(index, hub, backend) as made:
             return work(index, made)
 
     with ThreadPoolExecutor(2) as pool:
@@ -61,6 +61,23 @@ def test_a_stop_in_one_process_ends_all_of_them_behind_the_same_step(one: int, s
     first, second = in_processes(work)
     assert first == second
     assert first[1:] == (True, step, [step + 4])
+
+
+@pytest.mark.parametrize("backend", ["reference", "numpy"])
+def test_a_stop_leaves_the_variables_as_they_were_behind_its_step(backend: str) -> None:
+    """The next step has begun by then in all processes: it ends before it writes anything."""
+
+    def work(index: int, made: graphc.StepTrainer) -> Any:
+        made.fit(DATA, 3, callbacks=[StopAt(3)] if index else [])
+        stopped = made.params_sha256()
+        made.fit(DATA[3:])
+        return stopped, made.params_sha256()
+
+    def alone(index: int, made: graphc.StepTrainer) -> Any:
+        made.fit(DATA[:3])
+        return made.params_sha256(), (made.fit(DATA[3:]), made.params_sha256())[1]
+
+    assert in_processes(work, backend) == in_processes(alone, backend)
 
 
 def test_processes_decide_alike_and_process_0_writes(tmp_path: Path) -> None:
