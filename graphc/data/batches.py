@@ -12,9 +12,11 @@ import numpy as np
 
 from graphc.data.entries import Entries, dense
 from graphc.data.order import BatchRows, Bucketed, EpochOrder, InOrder
+from graphc.data.own_rows import in_part
 from graphc.data.padding import lengths_of, padded
 from graphc.data.prefetch import made_ahead
 from graphc.runtime.data.dataset import START, Position
+from graphc.runtime.data.own_examples import Wanted
 from graphc.support import random
 from graphc.support.caller import user_span
 from graphc.support.errors import GraphcError, GraphcWarning, UnknownNameError
@@ -76,25 +78,44 @@ class Batches:
         return self._order.steps
 
     def __iter__(self) -> Iterator[Any]:
+        return self._pass(None)
+
+    def reading(self, wanted: Wanted) -> Iterator[Any]:
+        """A pass for a process that needs only some examples of each batch.
+
+        The others are not read, and are zeros, if the source reads examples one by one, and no
+        function is applied to whole batches.
+        """
+        return self._pass(wanted)
+
+    def _pass(self, wanted: Wanted | None) -> Iterator[Any]:
         at = self._next
         self._next = Position(at.epoch + 1)
         self.position = at
-        return self._epoch(at)
+        in_part = self._source.apart and not self._maps and not self._padded[0]
+        return self._epoch(at, wanted if in_part else None)
 
-    def _epoch(self, at: Position) -> Iterator[Any]:
+    def _epoch(self, at: Position, wanted: Wanted | None) -> Iterator[Any]:
         """The batches of an epoch from a position on."""
         examples = self._order.examples
         tasks = self._order.batches(at.epoch, at.example)
-        made = made_ahead(tasks, lambda b: self._made(at.epoch, b), self._ahead, self._workers)
+
+        def make(rows: BatchRows) -> Any:
+            return self._made(at.epoch, rows, wanted)
+
+        made = made_ahead(tasks, make, self._ahead, self._workers)
         for rows, batch in made:
             ended = rows.end == examples
             self.position = Position(at.epoch + 1) if ended else Position(at.epoch, rows.end)
             yield batch
         self.position = Position(at.epoch + 1)
 
-    def _made(self, epoch: int, rows: BatchRows) -> Any:
+    def _made(self, epoch: int, rows: BatchRows, wanted: Wanted | None = None) -> Any:
         """A batch; it depends on the arguments only."""
-        entries = self._source.rows(rows.rows)
+        if wanted is None:
+            entries = self._source.rows(rows.rows)
+        else:
+            entries = in_part(self._source, rows.rows, wanted)
         names, pad = self._padded
         if names:
             entries = padded(entries, names, rows.length, pad)

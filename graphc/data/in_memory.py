@@ -15,6 +15,8 @@ from graphc.support.errors import GraphcError
 class _Arrays(DataSource):
     """Arrays with the same first dim."""
 
+    apart = True
+
     def __init__(self, entries: Entries, given: Any) -> None:
         self._entries = entries
         self._kind = dict if isinstance(given, Mapping) else type(given)

@@ -82,6 +82,8 @@ class _ArrayFile:
 class _ArrayFiles(DataSource):
     """Entries, each in a file of its own."""
 
+    apart = True
+
     def __init__(self, files: Mapping[str, Path]) -> None:
         self.names = tuple(files)
         self._arrays = {name: _ArrayFile(name, path) for name, path in files.items()}

@@ -37,6 +37,7 @@ class DataSource(ABC):
     names: tuple[str, ...] = ()
     parts: tuple[int, ...] = ()
     kept: int = 1  # how many parts stay in memory
+    apart: bool = False  # whether the fewer examples are asked for, the less is read
 
     @abstractmethod
     def __len__(self) -> int:
@@ -123,7 +124,7 @@ class _Subset(DataSource):
 
     def __init__(self, of: DataSource, chosen: slice | Index) -> None:
         self._of, self._chosen = of, chosen
-        self.names, self.kept = of.names, of.kept
+        self.names, self.kept, self.apart = of.names, of.kept, of.apart
         bounds = np.cumsum((0, *of.parts))
         if isinstance(chosen, slice):
             counts = np.diff(np.clip(bounds, chosen.start, chosen.stop))

@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 from graphc.runtime.data.ahead import Ahead
 from graphc.runtime.data.batches import Batch
 from graphc.runtime.data.dataset import Dataset, Position
+from graphc.runtime.data.own_examples import ReadInPart, Wanted
 from graphc.runtime.data.sharding import Sharding
 from graphc.support.errors import GraphcError
 
@@ -106,12 +107,14 @@ class RepeatedBatches:
     feed:    makes what a step takes of a batch
     counted: the name of an input with an entry for each example; '' if there is none
     ahead:   batches that were used already
+    wanted:  the examples of a batch that this process reads; None for all
     """
 
     def __init__(
         self, data: Batches, feed: Callable[[Any], Any] | None = None, counted: str = "",
-        ahead: Ahead = NONE,
+        ahead: Ahead = NONE, wanted: Wanted | None = None,
     ) -> None:  # fmt: skip
+        self._wanted = wanted
         self._data, self._feed, self._counted, self._ahead = data, feed, counted, ahead
         self._positions: dict[int, Position] = {}
 
@@ -135,8 +138,10 @@ class RepeatedBatches:
 
     def _resumed(self, data: Resumable, at: Position) -> Iterator[Any]:
         """The batches of an epoch from a position on, which the data know."""
-        used, before = 0, at
-        for given in data.at(at):
+        used, before, passed = 0, at, data.at(at)
+        if self._wanted is not None and isinstance(passed, ReadInPart):
+            passed = passed.reading(self._wanted)
+        for given in passed:
             position = data.position
             if position not in self._ahead.after:
                 batch = given if self._feed is None else self._feed(given)

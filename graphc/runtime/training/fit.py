@@ -13,6 +13,7 @@ from graphc.runtime.callbacks.progress import ProgressBar, is_watched
 from graphc.runtime.checkpoints.saver import Checkpoints, Saver
 from graphc.runtime.data.ahead import Ahead
 from graphc.runtime.data.dataset import Position
+from graphc.runtime.data.own_examples import examples_of_process
 from graphc.runtime.data.totals import counted
 from graphc.runtime.results import Metrics
 from graphc.runtime.training.epochs import (
@@ -114,7 +115,8 @@ def fit_batches(
         trainer.position, trainer.ahead = Position(trainer.position.epoch), Ahead()
     trainer.order = ""
     first = counted(trainer.plan.training)
-    source = RepeatedBatches(data, caller.feed, first, trainer.ahead)
+    wanted = examples_of_process(trainer.plan, trainer.processes)
+    source = RepeatedBatches(data, caller.feed, first, trainer.ahead, wanted)
     return fit_epochs(trainer, caller, source, epochs, steps, {}, **how)
 
 

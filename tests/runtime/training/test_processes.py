@@ -80,6 +80,53 @@ def test_a_stop_leaves_the_variables_as_they_were_behind_its_step(backend: str) 
     assert in_processes(work, backend) == in_processes(alone, backend)
 
 
+ROWS = {"x": np.random.default_rng(1).normal(size=(26, 2)).astype("f4")}
+STRATEGIES = ["mirrored(2) * reproducible(4)", "mirrored(2) * accumulate(2)", "zero(2, stage=3)"]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("kind", ["npy", "arrays", "map"])
+def test_a_process_reads_the_examples_of_its_devices_and_all_bits_stay(
+    strategy: str, kind: str, tmp_path: Path
+) -> None:
+    np.save(tmp_path / "x.npy", ROWS["x"])
+    read = dict.fromkeys(("one", "two"), 0)
+
+    def batches(name: str) -> Any:
+        files = {"x": tmp_path / "x.npy"}
+        source = graphc.data.npy(files) if kind == "npy" else graphc.data.arrays(ROWS)
+        rows = source.rows
+
+        def counted(index: Any) -> Any:
+            found = rows(index)
+            read[name] += len(found["x"])
+            return found
+
+        source.rows = counted  # type: ignore[method-assign]
+        made = source.batches(8, shuffle=3)
+        return (
+            made.map(lambda batch: {"x": batch["x"] - batch["x"].mean()}) if kind == "map" else made
+        )
+
+    def trained(data: Any, **how: Any) -> str:
+        how |= {"optimizer": graphc.optim.sgd(0.1), "strategy": strategy}
+        with graphc.compile(loss_fn, {"w": np.ones(2, "f4")}, data.first(), **how) as made:
+            made.fit(data, 1)
+            made.fit(data, 1)
+            return made.params_sha256()
+
+    one = trained(batches("one"))
+    hub = Hub(2)
+
+    def run(index: int) -> str:
+        return trained(batches("two"), transport=MemoryTransport(hub, index))
+
+    with ThreadPoolExecutor(2) as pool:
+        assert [*pool.map(run, range(2))] == [one, one]
+    # each process reads the first batch, to compile
+    assert read == {"one": 8 + 52, "two": 16 + (104 if kind == "map" else 52)}
+
+
 def test_processes_decide_alike_and_process_0_writes(tmp_path: Path) -> None:
     def work(index: int, made: graphc.StepTrainer) -> Any:
         early = EarlyStopping(patience=2, restore_best=True)
