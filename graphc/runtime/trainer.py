@@ -388,7 +388,7 @@ class Trainer:
         The training's position in it is ignored. Warns (G0531) of variables that it lacks or has
         with another shape, and says (G0546) which get another dtype. Raises G0509; G0510 if none
         matches, or if values would be rounded without `rounded`."""
-        self.load(fitting(path, self.plan, names, rounded))
+        self.load(fitting(path, self.plan, names, rounded, self.processes))
 
     @property
     def _mesh(self) -> Mesh | None:

@@ -232,17 +232,18 @@ def fitting(
     plan: Plan,
     names: Mapping[str, str] | None = None,
     rounded: bool = False,
+    processes: Processes = ALONE,
 ) -> dict[str, Value]:
     """The params and states of a file of weights that the plan has with the same name and shape,
     in the dtypes of the plan.
 
     names:   which tensor is which variable (see `read_weights`)
-    rounded: whether floats may be rounded
+    rounded: whether floats may be rounded; processes: those that read it together
 
     Says (G0546) what is converted, and warns (G0531) of variables that are not in it. Raises G0509,
     and G0510 if there are none, or values would change.
     """
-    found = read_weights(path, names)
+    found = read_weights(path, names, processes)
     types, kinds = types_of(plan), plan.variables
     wanted = [n for n in types if kinds[n].kind in ("param", "state") and n != STEP]
     same_name = {n: found[n] for n in wanted if n in found}

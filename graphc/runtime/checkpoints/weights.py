@@ -24,6 +24,7 @@ from graphc.runtime.checkpoints.folder import read_folder
 from graphc.runtime.checkpoints.series import is_checkpoint, read_newest
 from graphc.runtime.checkpoints.tensor_files import TensorInFile, Value, header_of, write_tensors
 from graphc.runtime.checkpoints.torch_files import torch_tensors
+from graphc.runtime.transports.processes import ALONE, Processes
 from graphc.support.errors import GraphcError
 from graphc.support.files import read_whole, replaced, writing
 
@@ -49,13 +50,16 @@ class TransposedTensor(TensorInFile):
         return np.ascontiguousarray(self.of.read_box(box[::-1]).T)
 
 
-def read_weights(path: str | Path, names: Mapping[str, str] | None = None) -> dict[str, Value]:
+def read_weights(
+    path: str | Path, names: Mapping[str, str] | None = None, processes: Processes = ALONE
+) -> dict[str, Value]:
     """The tensors of a file or a folder, by the names of variables. Raises G0509, and G0510 if it
     has none of the tensors that `names` say.
 
     names: which tensor is which variable; None: those of the same name
+    processes: those that read it together: what has a checksum is compared with it once on a host
     """
-    found = _read(Path(path)).values
+    found = _read(Path(path), processes).values
     if names is None:
         return found
     named = {variable: _named(found, name) for variable, name in names.items()}
@@ -71,22 +75,22 @@ def few(names: Iterable[str]) -> str:
     return ", ".join(every[:SHOWN]) + (f" and {len(every) - SHOWN} more" if every[SHOWN:] else "")
 
 
-def _read(path: Path) -> Checkpoint:
+def _read(path: Path, processes: Processes) -> Checkpoint:
     if path.name.endswith(".index.json"):
-        return Checkpoint(_indexed(path), {})
+        return Checkpoint(_indexed(path, processes), {})
     if path.suffix in TORCH:
         return Checkpoint(torch_tensors(path), {})
     if not os.path.isdir(path):
-        return read_checkpoint(path, foreign=True)
+        return read_checkpoint(path, foreign=True, processes=processes)
     if is_checkpoint(path):
-        return read_folder(path)[0]
+        return read_folder(path, processes)[0]
     for name in (INDEX, WHOLE):
         if (path / name).exists():
-            return _read(path / name)
-    return read_newest(path)[1]
+            return _read(path / name, processes)
+    return read_newest(path, processes)[1]
 
 
-def _indexed(path: Path) -> dict[str, Value]:
+def _indexed(path: Path, processes: Processes) -> dict[str, Value]:
     """The tensors that an index lists, which lie in files beside it."""
     try:
         listed = json.loads(read_whole(path, "G0509", "variables from "))["weight_map"]
@@ -98,7 +102,10 @@ def _indexed(path: Path) -> dict[str, Value]:
         if Path(file).name != file or "\\" in file or not file.endswith(".safetensors"):
             text = f"can't read variables from {path}: '{file[:80]}' is not the name of a file"
             raise GraphcError("G0509", text)
-    opened = {f: read_checkpoint(path.parent / f, foreign=True) for f in sorted({*files.values()})}
+    opened = {
+        f: read_checkpoint(path.parent / f, foreign=True, processes=processes)
+        for f in sorted({*files.values()})
+    }
     for name, file in files.items():
         if name not in opened[file].tensors:
             raise GraphcError("G0509", f"{path.parent / file} does not have tensor '{name}'")

@@ -193,7 +193,10 @@ def test_a_damaged_file_is_an_error_in_every_process_or_an_older_checkpoint(
 
 
 @pytest.mark.ci
-def test_one_process_of_a_host_checks_a_file(tmp_path: Path, read: Counter[Any]) -> None:
+@pytest.mark.parametrize("partial", [False, True])
+def test_one_process_of_a_host_checks_a_file(
+    partial: bool, tmp_path: Path, read: Counter[Any]
+) -> None:
     path = tmp_path / "a.safetensors"
     with trainer(LARGE, "mirrored(2)") as one:
         one.step(BATCH)
@@ -202,7 +205,7 @@ def test_one_process_of_a_host_checks_a_file(tmp_path: Path, read: Counter[Any])
     def resume(made: graphc.StepTrainer) -> int:
         read.clear() if made.trainer.processes.index == 0 else None
         made.trainer.processes.all_gather(b"")
-        made.load(path)
+        made.load(path, partial=partial)
         return read[threading.get_ident(), True]
 
     size = path.stat().st_size
