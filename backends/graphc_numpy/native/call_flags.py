@@ -1,9 +1,10 @@
-"""Which calls of a region a device runs: in regions, all devices meet."""
+"""Which calls of a region a device runs, and on whose memory: in regions, all devices meet."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from graphc.ir.placement import Mesh
 from graphc.lowering.kernel.lowered import Home
 from graphc.runtime.backends.site import Site
 from graphc_numpy.native.threads.pool import LINE, new_words
@@ -23,3 +24,31 @@ class CallFlags:
     def address(self, leaf: bool = True) -> int:
         """The word of a frame. leaf: whether the device has one in this turn."""
         return int(self._words[int(leaf)].ctypes.data)
+
+
+class HomeFrames:
+    """The frames of the devices at which calls are at home, for threads of other devices that help
+    them. Homes of several devices have none."""
+
+    def __init__(self, mesh: Mesh, homes: Sequence[Home]) -> None:
+        self._ranks = [
+            (i, next(r for r in range(mesh.devices) if {*home} <= {*mesh.coordinates(r).items()}))
+            for i, home in enumerate(homes)
+            if is_one_device(home, mesh)
+        ]
+        self._words = new_words(max(len(homes), LINE))
+
+    def put(self, frames: Sequence[int]) -> None:
+        """Set the address of each device's frame, by rank; of none where devices do not meet."""
+        for i, rank in self._ranks if frames else ():
+            self._words[i] = frames[rank]
+
+    @property
+    def address(self) -> int:
+        """The word of a frame."""
+        return int(self._words.ctypes.data)
+
+
+def is_one_device(home: Home, mesh: Mesh) -> bool:
+    """Whether a home is that of one device of several."""
+    return bool(home) and {a.name for a in mesh.space if a.size > 1} <= {axis for axis, _ in home}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -15,6 +15,7 @@ from graphc.support.config import cache_folder
 from graphc.support.gc_pause import collector_paused
 from graphc.support.object_cache import Objects
 from graphc_numpy.native import records
+from graphc_numpy.native.call_flags import is_one_device
 from graphc_numpy.native.memory import StepMemory, step_memory
 from graphc_numpy.native.step.error_checks import checks_of, limits_of
 from graphc_numpy.native.step.regions import NativeRegions, compile_regions, homes_of, scratch_bytes
@@ -132,6 +133,10 @@ def _lowered(
         print(listing(program, lowered), file=sys.stderr)
     regions: list[list[Native]] = []
     parts = tuple(_joined(part, regions) for part in lowered.parts)
+    if shared_variables is not None and here in (None, program.mesh.devices):
+        straight = (*parts[:-1:2], parts[-1])
+        for k in (x for part in straight for x in part if isinstance(x, int)):
+            regions[k] = [replace(x, joint=is_one_device(x.home, program.mesh)) for x in regions[k]]
     return _Lowered(lowered, parts, regions, recorded)
 
 

@@ -26,7 +26,7 @@ from graphc.support.errors import GraphcError
 from graphc_numpy.calls.binding import Binding, Call
 from graphc_numpy.memory import Allocator, Bytes, aligned_copy, array_on
 from graphc_numpy.native.before_writes import BeforeWrites
-from graphc_numpy.native.call_flags import CallFlags
+from graphc_numpy.native.call_flags import CallFlags, HomeFrames
 from graphc_numpy.native.compiled import Compiled, Preparation
 from graphc_numpy.native.fast_path import NativeFastPath, fast_path
 from graphc_numpy.native.feeding import FeedCall
@@ -43,6 +43,7 @@ from graphc_numpy.native.step.regions import (
     DEVICE,
     DEVICES,
     ERRORS,
+    FRAMES,
     HERE,
     LOG,
     MEMORIES,
@@ -50,7 +51,7 @@ from graphc_numpy.native.step.regions import (
     TURN,
 )  # fmt: skip
 from graphc_numpy.native.threads import barrier
-from graphc_numpy.native.threads.pool import Pool, most_threads, new_words, thread_count
+from graphc_numpy.native.threads.pool import Pool, Words, most_threads, new_words, thread_count
 
 Array: TypeAlias = NDArray[Any]
 SINGLE_THREADED = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -233,7 +234,9 @@ class BoundStep:
         bases = self.across.bases(site, lowered.memories, self.blocks)
         self.positions = PositionWords(site, lowered, bases)
         self.flags = CallFlags(site, compiled.homes)
-        self.frame = self.new_frame(self.counts)
+        self.homes = HomeFrames(self.program.mesh, compiled.homes)
+        self.frame = self.new_frame(self.counts, self.homes)
+        self.homes.put(self.across.frames(self.frame))
         self._setup = bound.calls(lowered.setup)
         with np.errstate(all="ignore"):
             bound.perform(self._setup)
@@ -347,7 +350,7 @@ class BoundStep:
             return np.empty(0, b.dtype.numpy)
         return array_on(b, memory, pointer.offset, layout)
 
-    def new_frame(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    def new_frame(self, counts: Words, homes: HomeFrames) -> Words:
         """The table that regions are called with; they count their runs in `counts`."""
         frame = new_words(MEMORIES + len(self.blocks))
         frame[SCRATCH], frame[ERRORS] = self.scratch.ctypes.data, self.noted.words.ctypes.data
@@ -355,6 +358,7 @@ class BoundStep:
         frame[MEMORIES:] = [memory.ctypes.data for memory in self.blocks]
         frame[[COMMON, DEVICE, DEVICES]] = self.across.words
         frame[HERE], frame[LOG] = self.flags.address(), self.recording.address
+        frame[FRAMES] = homes.address
         return frame
 
     # -- calls ------------------------------------------------------------------------------------
@@ -391,7 +395,7 @@ class BoundStep:
         """Set whether calls are run, or only waited for."""
         self.frame[HERE] = self.flags.address(leaf)
 
-    def region(self, number: int, frame: NDArray[np.int64]) -> list[Call]:
+    def region(self, number: int, frame: Words) -> list[Call]:
         """A region, called with a frame, and a look at what its checks have noted."""
         region, at = self.made.regions.found[number], frame.ctypes.data
         checks = [self.addresses.check] if self.addresses is not None else []

@@ -17,6 +17,7 @@ from graphc.lowering.program.program import Feed, Instruction
 from graphc.runtime.data.batches import Batch
 from graphc.runtime.data.supply import Counted, WholeBatch
 from graphc.support.errors import GraphcError
+from graphc_numpy.native.call_flags import HomeFrames
 from graphc_numpy.native.feeding import Fed, Feeding, fed_buffers
 from graphc_numpy.native.lent_variables import lent_variables
 from graphc_numpy.native.step.error_checks import FailedChecks
@@ -52,6 +53,7 @@ class NativeFastPath:
         self._counts = new_words(len(self._step.made.regions.found) + 1)
         self._noted = self._new_noted()
         self._look = Look(self._noted.words) if self._step.made.checked else None
+        self._homes = HomeFrames(self._step.program.mesh, self._step.made.homes)
         self._frames = self._new_frames()
         self._idle = self._idle_frames()
         self._lent = lent_variables(steps, (self._frames, self._idle))
@@ -108,12 +110,14 @@ class NativeFastPath:
     def _new_frames(self) -> Words:
         """A frame for each turn of each device, one in a row."""
         turns = self._step.program.mesh.turns
-        frames = [s.new_frame(self._counts_of(s)) for s in self._steps]
+        homes = self._homes
+        frames = [s.new_frame(self._counts_of(s), homes) for s in self._steps]
         width = -(-len(frames[0]) // LINE) * LINE
         table = new_words(len(frames) * turns * width).reshape(-1, width)
         for k, row in enumerate(table):
             row[: len(frames[0])], row[TURN] = frames[k // turns], k % turns
             row[ERRORS] = self._noted.words[k].ctypes.data
+        homes.put([row.ctypes.data for row in table[::turns]])
         return table
 
     def _idle_frames(self) -> Words:

@@ -17,6 +17,7 @@ from graphc.runtime.backends.site import Site
 from graphc.runtime.transports.transport import Communicator, PeerFailed
 from graphc_numpy.native import machine
 from graphc_numpy.native.threads import barrier
+from graphc_numpy.native.threads.pool import Words
 
 Bytes: TypeAlias = NDArray[np.uint8]
 
@@ -48,6 +49,12 @@ class Across:
         first = self._here.start
         ranks = {i: site.group(*m.axes)[m.position] - first for i, m in sections.items()}
         return {i: int(every[ranks[i], m.of]) for i, m in sections.items()}
+
+    def frames(self, frame: Words) -> Sequence[int]:
+        """The addresses of the frames of all devices here, which call it at once; none where they
+        do not meet."""
+        own = np.array([frame.ctypes.data], np.int64)
+        return () if self.common is None else self._comm.gather_here(own).ravel().tolist()
 
     def agree(self, known: bool = False) -> None:
         """Wait until all devices have come so far; raises PeerFailed if one never will. known: that

@@ -50,11 +50,13 @@ class Native:
 
     turn: in a loop: whether the calls run in every turn, in the first only, or in all but the first
     home: the only coordinates that run them, as (axis, index); () for all
+    joint: the threads of all devices may run them, on the memory of the one at home
     """
 
     calls: tuple[KernelCall, ...]
     turn: Turn = "any"
     home: Home = ()
+    joint: bool = False
 
 
 @dataclass(frozen=True, slots=True)

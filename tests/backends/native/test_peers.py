@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("llvmlite")
 
 from graphc_numpy import NumpyBackend
+from graphc_numpy.native.compiled import Preparation
 from graphc_numpy.native.device import NativeDevice
 from graphc_numpy.native.peers import Across, _meet
 from graphc_numpy.native.step.sharing import reached_by_others, shared
@@ -341,6 +342,36 @@ def test_what_all_share_is_dealt_and_waited_for() -> None:
     assert meets(read, write, read) == [False, True, True]
     (line,) = shared([Native((read, write))], 0, REACHED)
     assert [(x.dealt, x.across) for x in line] == [(False, False), (True, True)]
+
+
+def test_calls_at_a_home_are_dealt_to_all_threads_which_meet_where_one_reads_what_another_wrote() -> (
+    None
+):
+    scalar, reads, elsewhere = (
+        call(8, at(0), at(0, 64)),
+        call(8, at(0, 64), at(0, 128)),
+        call(8, at(0, 256), at(0, 320)),
+    )
+    joint = Native((reads, elsewhere, reads), home=(("data", 0),), joint=True)
+    first, line = shared([Native((scalar,), home=joint.home), joint], 0, REACHED)
+    assert not first[0].meet_all
+    assert [x.meet_all for x in line] == [True, False, True]
+    assert all(x.joint and x.dealt and x.across for x in line)
+    alone = Native(joint.calls, home=joint.home)
+    assert not any(x.across for x in shared([alone], 0, REACHED)[0])
+    (few,) = shared([joint], 1 << 20, REACHED)  # not worth a meeting: its home does them alone
+    assert not any(x.joint or x.meet_all for x in few)
+
+
+@pytest.mark.parametrize("here", [2, 1])
+def test_the_update_of_a_store_is_divided_among_the_threads_of_all_devices(here: int) -> None:
+    with compiled("central_storage(2)") as trainer:
+        program = engine_of(trainer).programs["train"]
+    made = Preparation(program, alike({"train": program}), here=here)._lowered
+    homes = {x.home for line in made.regions for x in line if x.joint}
+    assert homes == (
+        {(("data", 0),)} if here == 2 else set()
+    )  # else the rest is in other processes
 
 
 def test_devices_meet_again_after_what_may_not_have_run() -> None:

@@ -26,13 +26,16 @@ from graphc_numpy.native.machine import host_printer, target
 from graphc_numpy.native.threads import barrier
 from graphc_numpy.native.threads.barrier import print_barrier, print_meeting, word
 
-SCRATCH, ERRORS, BARRIER, COUNTS, TURN, COMMON, DEVICE, DEVICES, HERE, LOG, MEMORIES = range(11)
+(
+    SCRATCH, ERRORS, BARRIER, COUNTS, TURN, COMMON, DEVICE, DEVICES, HERE, LOG, FRAMES, MEMORIES,
+) = range(12)  # words of a frame  # fmt: skip
 KERNEL, UNITS, WHEN, MEET, DEALT, HOME, COUNT, POINTERS = range(8)  # words of a call
 NUMBER, ROOM = POINTERS, POINTERS + 1  # of one that is checked: then PLACES come later
 TURNS = {"first": 1, "later": 2, "any": 3}  # bit 0: in the first turn, bit 1: in the others
 OWN, ALL = 1, 2  # who meets before a call: the threads of this device, or of all
 NUMBER_SHIFT = 8  # of a call's number in `dealt`, in a build that records
 ALL_THREADS, ACROSS = 1, 2  # bits: every thread does a part; threads are those of all devices
+JOINT = 4  # bit: wherever the thread is from, the memory is that of the call's home
 BEGINS, GOES_ON = 1, 2  # how devices that meet apart from the calls run some of them
 NAME = "run_calls"
 
@@ -111,7 +114,6 @@ class CallPrinter:
         self.b, self.p = b, host_printer(b)
         self.first, self.each = pointers_at()
         self.frame, self.start, _, size, self.thread, self.threads, self.apart = function.args
-        self.errors = self.read(self.frame, ERRORS, POINTER)
         self.here = self.read(self.frame, HERE, POINTER)
         self.barrier = self.read(self.frame, BARRIER, POINTER)
         base = self.read(self.frame, SCRATCH, POINTER)
@@ -145,11 +147,17 @@ class CallPrinter:
                 self.work(at, begin, end, kernels)
 
     def part_here(self, at: ir.Value) -> tuple[ir.Value, ir.Value]:
-        """This thread's units; none where the device is not the call's home."""
+        """This thread's units; none where it is not one of those that run the call."""
         b = self.b
         begin, end = self.part(at)
-        here = b.gep(self.here, [self.read(at, HOME)], source_etype=INT64)
+        home = b.select(self.is_joint(at), index(0), self.read(at, HOME))
+        here = b.gep(self.here, [home], source_etype=INT64)
         return begin, b.mul(end, b.load(here, typ=INT64, align=8))
+
+    def is_joint(self, at: ir.Value) -> ir.Value:
+        """i1: whether threads of all devices run a call."""
+        b = self.b
+        return b.icmp_signed("!=", b.and_(self.read(at, DEALT), index(JOINT)), index(0))
 
     def work(self, at: ir.Value, begin: ir.Value, end: ir.Value, kernels: Kernels) -> None:
         """Run some units of a call."""
@@ -209,13 +217,15 @@ class CallPrinter:
         return results[0], results[1]
 
     def point(self, at: ir.Value) -> None:
-        """Put the call's pointers in a row."""
+        """Put the call's pointers in a row: this device's, or those of a joint call's home."""
         b, pointer_words = self.b, word(self.b, at, self.first)
+        frame = self.frame_of(at)
+        self.errors = self.read(frame, ERRORS, POINTER)
 
         def turn(k: ir.Value) -> None:
             pointer_word = b.gep(pointer_words, [b.mul(k, index(self.each))], source_etype=INT64)
             base = b.load(
-                b.gep(self.frame, [self.read(pointer_word, 0)], source_etype=INT64),
+                b.gep(frame, [self.read(pointer_word, 0)], source_etype=INT64),
                 typ=INT64,
                 align=8,
             )
@@ -223,13 +233,26 @@ class CallPrinter:
             pointer = b.add(base, self.read(pointer_word, 1))
             if self.p.checked:
                 whose = self.read(pointer_word, 4)
-                behind = b.load(b.gep(self.frame, [whose], source_etype=INT64), typ=INT64, align=8)
+                behind = b.load(b.gep(frame, [whose], source_etype=INT64), typ=INT64, align=8)
                 start, stop = (b.add(behind, self.read(pointer_word, n)) for n in (2, 3))
                 slot = b.add(k, index(1))
                 pointer = addresses.marked(b, self.worker, slot, pointer, start, stop)
             b.store(pointer, there, align=8)
 
         self.p.loop(0, self.read(at, COUNT), 1, turn)
+
+    def frame_of(self, at: ir.Value) -> ir.Value:
+        """The frame that a call's pointers go by."""
+        b = self.b
+        frames, home = self.read(self.frame, FRAMES, POINTER), self.read(at, HOME)
+        before, joint = b.block, self.is_joint(at)
+        with b.if_then(joint):
+            there = b.load(b.gep(frames, [home], source_etype=INT64), typ=POINTER, align=8)
+            inside = b.block
+        frame = b.phi(POINTER)
+        frame.add_incoming(self.frame, before)
+        frame.add_incoming(there, inside)
+        return frame
 
     def own(self, at: ir.Value) -> ir.Value:
         """The thread's scratch memory, marked as long as this call needs; and which call it is."""

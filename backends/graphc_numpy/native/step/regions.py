@@ -7,8 +7,8 @@ Every thread calls it, with a number of its own; all is done when all have retur
 from one meeting of all devices to the next (`step/groups.py`). The frame is a
 table of words: per-thread scratch memory, errors, the barrier, how often each region was run, the
 turn of a loop, what all devices share, the device's number, how many there are, a flag for each
-home that calls have, the log of a build that records, and then the base of every memory block. The
-calls are a table, too (`calls`).
+home that calls have, the log of a build that records, the frames of these homes, and then the base
+of every memory block. The calls are a table, too (`calls`).
 """
 
 from __future__ import annotations
@@ -42,8 +42,10 @@ from graphc_numpy.native.step.call_table import (
     DEVICE,
     DEVICES,
     ERRORS,
+    FRAMES,
     GOES_ON,
     HERE,
+    JOINT,
     LOG,
     MEMORIES,
     NUMBER_SHIFT,
@@ -60,8 +62,8 @@ from graphc_numpy.native.step.sharing import GRAIN, Reached, Shared, reached_by_
 from graphc_numpy.native.threads.barrier import word
 
 __all__ = [
-    "BARRIER", "COMMON", "COUNTS", "DEVICE", "DEVICES", "ERRORS", "HERE", "LOG", "MEMORIES",
-    "SCRATCH", "TURN",
+    "BARRIER", "COMMON", "COUNTS", "DEVICE", "DEVICES", "ERRORS", "FRAMES", "HERE", "LOG",
+    "MEMORIES", "SCRATCH", "TURN",
 ]  # words of a frame  # fmt: skip
 LINE = 64  # bytes of a cache line
 HEAVY = 8 * GRAIN
@@ -272,7 +274,7 @@ def _description(regions: Sequence[Sequence[Native]], grain: int, reached: Reach
                 )
                 for c in native.calls
             )
-            lines.append(f"{native.turn} {native.home} {list(calls)}")
+            lines.append(f"{native.turn} {native.home} {native.joint} {list(calls)}")
     return "\n".join([*lines, *map(repr, numbers)])
 
 
@@ -349,7 +351,7 @@ class _ModuleWriter:
         number = self.numbers.setdefault(x.call.kernel, len(self.numbers))
         pointer_words = [[MEMORIES + p.memory, p.offset] for p in x.call.arguments]
         meet = ALL if x.meet_all else int(x.meet)
-        dealt = x.all_threads + ACROSS * x.dealt
+        dealt = x.all_threads + ACROSS * x.dealt + JOINT * x.joint
         dealt += (self.count - 1 << NUMBER_SHIFT) * self.recorded
         home = self.homes.index(native.home)
         words = [number, units, TURNS[native.turn], meet, dealt, home, len(pointer_words)]

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from math import inf
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from graphc.lowering.kernel.code import (
     OWN,
@@ -35,7 +35,7 @@ from graphc.lowering.kernel.lowered import Memory, Native
 from graphc.lowering.kernel.positions import PositionNumber
 from graphc_numpy.native.step.error_checks import checks_of
 
-View: TypeAlias = tuple[tuple[PositionNumber, int], ...] | bool
+View: TypeAlias = tuple[tuple[PositionNumber, int], ...] | bool | Literal["home"]
 How: TypeAlias = tuple[View, ...]
 Reached: TypeAlias = Mapping[int, Memory]  # memory blocks, by number
 NOT_REACHED: Reached = {}  # where a device is alone
@@ -50,7 +50,8 @@ class ByteRange:
 
     shared: all devices have the block in common
     view:   each device has such a block, and whether this is another's; of what all have in common,
-            how the device's own part is moved, if it is no more than that
+            how the device's own part is moved, if it is no more than that; "home": threads of all
+            devices reach the block of one
     """
 
     memory: int
@@ -66,6 +67,7 @@ class Shared:
     """A call, with whether all threads run a part of it, and whether they meet before it.
 
     dealt:    its units are divided among the threads of all devices, as it writes common variables
+    joint:    they are, though it works on the memory of one device: that of its home
     across:   it touches memory that other devices touch too
     meet_all: the threads of all devices meet before it
     """
@@ -76,6 +78,7 @@ class Shared:
     dealt: bool = False
     across: bool = False
     meet_all: bool = False
+    joint: bool = False
 
 
 def reached_by_others(memories: Iterable[Memory]) -> Reached:
@@ -91,10 +94,10 @@ def shared(
     lines = []
     for native in natives:
         if native.turn == "any":
-            lines.append([now.next(call) for call in native.calls])
+            lines.append([now.next(call, native.joint) for call in native.calls])
             continue
         before = now.copy()
-        lines.append([now.next(call) for call in native.calls])
+        lines.append([now.next(call, native.joint) for call in native.calls])
         before.touch(lines[-1])  # nothing of it is sure to have run, no meeting either
         now = before
     return lines
@@ -162,7 +165,7 @@ class _Since:
 
     def touch(self, line: Iterable[Shared]) -> None:
         for x in line:
-            for extent in self._extents(x.call):
+            for extent in self._extents(x.call, x.joint):
                 self._add(extent, x)
 
     def _add(self, extent: ByteRange, x: Shared) -> None:
@@ -171,12 +174,14 @@ class _Since:
             self.views.add(extent.view)
             self.all.add(extent, (extent.view, x.dealt))
 
-    def next(self, call: KernelCall) -> Shared:
-        """One more call."""
-        mine = self._extents(call)
-        dealt = any(x.shared and x.written for x in mine)
+    def next(self, call: KernelCall, joint: bool = False) -> Shared:
+        """One more call. joint: threads of all devices may run it, if that is worth a meeting."""
+        all_threads = call.kernel.work >= self.grain
+        joint = joint and all_threads
+        mine = self._extents(call, joint)
+        dealt = joint or any(x.shared and x.written for x in mine)
         across = dealt or any(x.view for x in mine)
-        sharing = Shared(call, call.kernel.work >= self.grain, False, dealt, across)
+        sharing = Shared(call, all_threads, False, dealt, across, joint=joint)
         if (across and self.unknown) or self._meet_all(mine, sharing):
             sharing = replace(sharing, meet_all=True)
             self.own, self.all, self.unknown = _Touched(), _Touched(), False
@@ -191,23 +196,25 @@ class _Since:
     def _meet_all(self, mine: Iterable[ByteRange], sharing: Shared) -> bool:
         """Whether another device may touch the same: its own memory, or what all have.
 
-        Through one view, each device touches what no other one does.
+        Through one view, each device touches what no other one does; but at a home, threads of
+        all devices touch in each call what may be another's in the next.
         """
         for x in mine:
             hows = (
                 (view, dealt)
                 for view, dealt in product(self.views, (False, True))
-                if (x.shared and (sharing.dealt or dealt)) or x.view != view
+                if (x.shared and (sharing.dealt or dealt)) or x.view != view or sharing.joint
             )
             if self.all.clashes(x, hows):
                 return True
         return False
 
-    def _extents(self, call: KernelCall) -> list[ByteRange]:
+    def _extents(self, call: KernelCall, joint: bool) -> list[ByteRange]:
         spans: dict[int, list[BufferSpan]] = {}
         for p, span in zip(call.arguments, call.spans, strict=False):
             spans.setdefault(p.memory, []).append(span)
-        return [y for x in byte_ranges(call) for y in self._known(x, spans.get(x.memory, ()))]
+        found = [y for x in byte_ranges(call) for y in self._known(x, spans.get(x.memory, ()))]
+        return [replace(x, view="home") for x in found] if joint else found
 
     def _known(self, x: ByteRange, spans: Sequence[BufferSpan]) -> list[ByteRange]:
         """A range of a section, described as one of the block that it is a part of.
