@@ -18,6 +18,9 @@ class Counter:
     def read(self) -> Mapping[str, Any]:
         return {self.name: self.value}
 
+    def present(self) -> Mapping[str, Any]:
+        return self.read()
+
     def apply(self, values: Mapping[str, Any]) -> None:
         self.applied.append(int(values["batch"]))
         self.value = (self.value * 31 + int(values["move"])) % PRIME

@@ -10,6 +10,7 @@ import numpy as np
 from graphc_numpy.native.memory import share
 
 from graphc.lowering.program.program import Buffer, Footprint
+from graphc.runtime.backends.backend import Copy
 from graphc.runtime.backends.site import Site
 from graphc.runtime.data.supply import Array, Supply
 from graphc.runtime.transports.transport import Communicator
@@ -51,7 +52,7 @@ class CupyDevice:
         """The arena of programs that need so much of it."""
         return self._arena.take(size)
 
-    def get(self, name: str) -> Array:
+    def get(self, name: str, copy: Copy | None = None) -> Array:
         b = self._buffers[name]
         value = np.empty(b.shape, b.dtype.numpy)
         with self._loaded.lock:

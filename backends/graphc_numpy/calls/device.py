@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from graphc.lowering.memory.memory_plan import MemoryPlan, plan_memory
 from graphc.lowering.program.program import Footprint, by_kind, kinds_of_places
-from graphc.runtime.backends.backend import Programs
+from graphc.runtime.backends.backend import Copy, Programs
 from graphc.runtime.backends.site import Site
 from graphc.runtime.data.supply import Supply
 from graphc.runtime.profiling.activities import InstructionTimer
@@ -79,8 +79,9 @@ class NumpyDevice:
         constants = sum(step.constants for step in self._steps.values())
         return Footprint(1, variables, constants, self._arena.nbytes)
 
-    def get(self, name: str) -> Array:
-        return self._variables[name].copy()
+    def get(self, name: str, copy: Copy | None = None) -> Array:
+        x = self._variables[name]
+        return x.copy() if copy is None else copy(name, x)
 
     def set(self, name: str, value: Array) -> None:
         np.copyto(self._variables[name], value)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from graphc.lowering.memory.layouts import layouts_of
 from graphc.lowering.program.program import Buffer, Feed, Footprint, Instruction, Start, writing
 from graphc.lowering.program.strides import MemoryLayout
-from graphc.runtime.backends.backend import Programs
+from graphc.runtime.backends.backend import Copy, Programs
 from graphc.runtime.backends.site import Site
 from graphc.runtime.data.supply import Supply
 from graphc.runtime.diagnosis import wrong_index
@@ -35,21 +35,8 @@ from graphc_numpy.native.memory import SharedBlocks, StepMemory, footprints, poi
 from graphc_numpy.native.peers import Across
 from graphc_numpy.native.positions import PositionWords
 from graphc_numpy.native.recording import StepRecording
+from graphc_numpy.native.step import call_table as frames
 from graphc_numpy.native.step.error_checks import FailedChecks, Wrong
-from graphc_numpy.native.step.regions import (
-    BARRIER,
-    COMMON,
-    COUNTS,
-    DEVICE,
-    DEVICES,
-    ERRORS,
-    FRAMES,
-    HERE,
-    LOG,
-    MEMORIES,
-    SCRATCH,
-    TURN,
-)  # fmt: skip
 from graphc_numpy.native.threads import barrier
 from graphc_numpy.native.threads.pool import Pool, Words, most_threads, new_words, thread_count
 
@@ -144,6 +131,7 @@ class NativeDevice:
         self._shared = frozenset(shared)
         self.threads = thread_count(comm.on_host)
         self.most_threads = most_threads(comm.on_host)  # that it has scratch memory for
+        self.among = 1  # meshes like its own that run at a time on the cores
         self._pool: Pool | None = None
         self._steps: dict[str, BoundStep] = {}
         self.committing = False
@@ -155,8 +143,9 @@ class NativeDevice:
         constants, copies = sum(s.constants for s in steps), sum(s.copies for s in steps)
         return Footprint(1, variables, constants, self._arena.used, self._scratch.used + copies)
 
-    def get(self, name: str) -> Array:
-        return aligned_copy(self._variables[name])
+    def get(self, name: str, copy: Copy | None = None) -> Array:
+        x = self._variables[name]
+        return aligned_copy(x) if copy is None else copy(name, x)
 
     def set(self, name: str, value: Array) -> None:
         np.copyto(self._variables[name], value)
@@ -200,6 +189,10 @@ class NativeDevice:
     def unused(self) -> int:
         """Bytes that no step has asked for."""
         return sum(x.reserved - x.used for x in (self._arena, self._scratch))
+
+    def share(self, among: int) -> None:
+        """See graphc.runtime.backends.backend.SharingCores; steps on the fast path heed it."""
+        self.among = among
 
     def pool(self) -> Pool:
         """The threads, which start when there is something to share."""
@@ -352,13 +345,14 @@ class BoundStep:
 
     def new_frame(self, counts: Words, homes: HomeFrames) -> Words:
         """The table that regions are called with; they count their runs in `counts`."""
-        frame = new_words(MEMORIES + len(self.blocks))
-        frame[SCRATCH], frame[ERRORS] = self.scratch.ctypes.data, self.noted.words.ctypes.data
-        frame[BARRIER], frame[COUNTS] = self.barrier.ctypes.data, counts.ctypes.data
-        frame[MEMORIES:] = [memory.ctypes.data for memory in self.blocks]
-        frame[[COMMON, DEVICE, DEVICES]] = self.across.words
-        frame[HERE], frame[LOG] = self.flags.address(), self.recording.address
-        frame[FRAMES] = homes.address
+        frame = new_words(frames.MEMORIES + len(self.blocks))
+        frame[frames.SCRATCH] = self.scratch.ctypes.data
+        frame[frames.ERRORS] = self.noted.words.ctypes.data
+        frame[frames.BARRIER], frame[frames.COUNTS] = self.barrier.ctypes.data, counts.ctypes.data
+        frame[frames.MEMORIES :] = [memory.ctypes.data for memory in self.blocks]
+        frame[[frames.COMMON, frames.DEVICE, frames.DEVICES]] = self.across.words
+        frame[[frames.HERE, frames.FRAMES]] = self.flags.address(), homes.address
+        frame[frames.LOG] = self.recording.address
         return frame
 
     # -- calls ------------------------------------------------------------------------------------
@@ -371,7 +365,7 @@ class BoundStep:
                     calls += [*self._place(number), *self.region(x, self.frame)]
                 case Feed(result=b) if b in self.pointed:
                     memory = self.made.lowered.pointer_of[b].memory
-                    calls += self.bound.recorded(x, [FeedCall(x, self, MEMORIES + memory)])
+                    calls += self.bound.recorded(x, [FeedCall(x, self, frames.MEMORIES + memory)])
                 case Start() if x is self.agree.last:  # what fails from here on fails too late
                     late = partial(setattr, self.device, "committing", True)
                     calls += [late, *self.bound.calls([x])]
@@ -393,7 +387,7 @@ class BoundStep:
 
     def _run_calls(self, leaf: bool) -> None:
         """Set whether calls are run, or only waited for."""
-        self.frame[HERE] = self.flags.address(leaf)
+        self.frame[frames.HERE] = self.flags.address(leaf)
 
     def region(self, number: int, frame: Words) -> list[Call]:
         """A region, called with a frame, and a look at what its checks have noted."""
@@ -421,4 +415,4 @@ class BoundStep:
     def _turn(self) -> list[Call]:
         if self.program.mesh.turns == 1:
             return []
-        return [lambda: self.frame.__setitem__(TURN, self.bound.turn)]
+        return [lambda: self.frame.__setitem__(frames.TURN, self.bound.turn)]

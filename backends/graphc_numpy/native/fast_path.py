@@ -62,9 +62,9 @@ class NativeFastPath:
         self._feeding = Feeding(steps, fed, self._frames)
         self._last = [x for x in self._step.made.parts[-1] if isinstance(x, int)][-1]
         self._grouped = len(steps) > all_threads()  # a group of threads runs several devices
-        self._pool = self._new_pool()
-        self._runs: dict[int, list[Callable[[], object]]] = {}  # by how many leaves there are
-        self._runs_of(self._step.bound.site.present(Counted()))  # what is compiled, before steps
+        self._pools: dict[int, Pool | None] = {}  # by how many meshes share the cores
+        self._runs: dict[tuple[int, int], list[Callable[[], object]]] = {}  # and leaves there are
+        self._runs_of(1, self._step.bound.site.present(Counted()))  # what is compiled, before steps
         self._results = [(name, x.copy if x.ndim else x.item) for name, x in self._step.outputs]
         program = self._step.program
         ranges = {n: program.buffers[b].ranges for n, b in program.outputs.items()}
@@ -85,8 +85,8 @@ class NativeFastPath:
             if variables is not None and not self._takes(variables):
                 return None
             try:
-                present = self._feeding.present
-                for run in self._runs.get(present) or self._runs_of(present):
+                how = self._step.device.among, self._feeding.present
+                for run in self._runs.get(how) or self._runs_of(*how):
                     run()
             except _Stopped:
                 raise self._error(batch) from None
@@ -94,8 +94,11 @@ class NativeFastPath:
                 self._forget()
                 raise
             outputs = {}
-            for name, take in self._results:
-                outputs[name] = take()
+            if variables is None:
+                for name, take in self._results:
+                    outputs[name] = take()
+            else:
+                outputs |= self._step.outputs
             for name, ranges in self._shortened:
                 ends = (self._feeding.supply.cut(r, {})[1] for r in ranges)
                 outputs[name] = outputs[name][tuple(map(slice, ends))]
@@ -139,12 +142,15 @@ class NativeFastPath:
 
     # -- what is run ------------------------------------------------------------------------------
 
-    def _runs_of(self, present: int) -> list[Callable[[], object]]:
-        """What a step calls where so many leaves have an example."""
-        self._runs[present] = list(self._calls(present))
-        return self._runs[present]
+    def _runs_of(self, among: int, present: int) -> list[Callable[[], object]]:
+        """What a step calls where so many meshes share the cores, and so many leaves have an
+        example."""
+        if among not in self._pools:
+            self._pools[among] = self._new_pool(among)
+        made = self._runs[among, present] = list(self._calls(present, self._pools[among]))
+        return made
 
-    def _calls(self, present: int) -> Iterator[Callable[[], object]]:
+    def _calls(self, present: int, pool: Pool | None) -> Iterator[Callable[[], object]]:
         """The whole step in one call; a check that fails ends it before the first write."""
         turns, devices = self._step.program.mesh.turns, range(len(self._steps))
         body = [list(self._body_of(k, present)) for k in devices]
@@ -155,9 +161,9 @@ class NativeFastPath:
         if len(self._steps) > 1:
             yield self._rest
         if self._grouped:
-            yield self._in_groups(body, commit)
+            yield self._in_groups(body, commit, pool)
         else:
-            yield _call(body, commit, self._pool, self._look)
+            yield _call(body, commit, pool, self._look)
         if self._look is not None:
             yield partial(self._check, self._look)
 
@@ -176,7 +182,7 @@ class NativeFastPath:
                 else:
                     yield from _regions(step, part, self._idle[row], across=not self._grouped)
 
-    def _in_groups(self, body: Regions, commit: Regions) -> Callable[[], object]:
+    def _in_groups(self, body: Regions, commit: Regions, pool: Pool | None) -> Callable[[], object]:
         """All regions of more devices than there are threads."""
         regions, common = self._step.made.regions.found, self._step.across.common
         parts = {x.address: x.part for x in regions}
@@ -185,13 +191,14 @@ class NativeFastPath:
             for a, b in zip(body, commit, strict=True)
         ]
         work, heavy = sum(x.work for x in regions), sum(x.heavy for x in regions)
-        per = self._step.device.most_threads if heavy > MOSTLY * work else 1
-        groups = (self._pool.threads if self._pool else 1) // per
+        threads = pool.threads if pool else 1
+        per = min(threads, self._step.device.most_threads if heavy > MOSTLY * work else 1)
+        groups = threads // per
         for k, step in enumerate(self._steps):
             step.recording.in_group(group_of(k, len(lines), groups), per)
         at = common.ctypes.data if common is not None else 0
         job = GroupedJob(lines, len(body[0]), groups, at, self._look)
-        return _on(self._pool, in_groups(), job)
+        return _on(pool, in_groups(), job)
 
     def _check(self, look: Look) -> None:
         if look.failed:
@@ -217,14 +224,17 @@ class NativeFastPath:
         for words in self._waited:
             words[:] = 0
 
-    def _new_pool(self) -> Pool | None:
-        """The threads of all devices; None for one."""
+    def _new_pool(self, among: int) -> Pool | None:
+        """The threads of all devices, of which there are `among` meshes; None for one."""
         device, n = self._step.device, len(self._steps)
         if self._grouped:
-            return Pool(all_threads()) if all_threads() > 1 else None
+            threads = max(1, all_threads() // among)
+            return Pool(threads) if threads > 1 else None
         shared = any(s.shared for s in self._step.made.regions.found)
-        threads = n * (device.threads if shared else 1)
-        return None if threads == 1 else device.pool() if n == 1 else Pool(threads)
+        threads = n * (max(1, device.threads // among) if shared else 1)
+        if threads == 1:
+            return None
+        return device.pool() if n == 1 and threads == device.threads else Pool(threads)
 
 
 def _call(

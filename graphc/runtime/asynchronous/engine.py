@@ -99,6 +99,7 @@ class AsynchronousEngine:
         self._deadline, self._invalid, self._lost = deadline, "", False
         self._debug_nans = debug_nans
         self._workers: dict[str, ProgramWorker] = {}
+        self._among = 1  # roles that compute at a time
         self._evaluated = -1  # the number of updates of the variables that the evaluator has
         self._blas = limit_blas(self.how.workers)
         self.evaluator = Engine(
@@ -194,12 +195,14 @@ class AsynchronousEngine:
 
         with Uninterrupted() as stop, self._guarded(self.driver.remote):
             stops = lambda: stop.noted is not None or first_error.error is not None  # noqa: E731
+            self._share(self.how.workers)
             driver = self.driver.start(self._roles(source))
             self.scalars.elsewhere = self.driver.name if self.driver.remote else ""
             try:
                 Conductor(coordinator, driver, self.how.workers, stops).run()
             finally:
                 self.scalars.elsewhere = ""
+                self._share(1)
             if first_error.error is not None:
                 raise first_error.error
 
@@ -253,10 +256,17 @@ class AsynchronousEngine:
 
     def _worker(self, name: str) -> ProgramWorker:
         if name not in self._workers:
-            self._workers[name] = ProgramWorker(
-                self.plan, self.backend, self._deadline, self._debug_nans
-            )
+            worker = ProgramWorker(self.plan, self.backend, self._deadline, self._debug_nans)
+            worker.engine.share(self._among)
+            self._workers[name] = worker
         return self._workers[name]
+
+    def _share(self, among: int) -> None:
+        """Let so many workers compute at a time. A server works while the worker whose push it
+        applies waits for it, so it takes no more of the cores than a worker."""
+        self._among = among
+        for role in (*self.stores, *tuple(self._workers.values())):
+            role.engine.share(among)
 
     def _noting(self, source: NumberedStream[Any], on_push: OnPush) -> OnPush:
         def note(entry: RecordedPush, results: Mapping[str, Any]) -> None:

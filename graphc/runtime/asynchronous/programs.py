@@ -13,6 +13,7 @@ from graphc.plan.plan import SERVER, WORKER, Plan
 from graphc.runtime.asynchronous.server import server_failed
 from graphc.runtime.asynchronous.worker import Parts
 from graphc.runtime.backends.backend import Backend, FastPath
+from graphc.runtime.backends.spare_memory import SpareMemory
 from graphc.runtime.synchronous.engine import Engine
 
 Array: TypeAlias = NDArray[Any]
@@ -33,7 +34,8 @@ class Steps:
 
     def step(self, batch: Any, variables: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The outputs of one step, as arrays. variables: those that are read, if not the engine's
-        own; the fast path needs no copy of them."""
+        own; the fast path needs no copy of them, and its outputs may only last until the next step.
+        """
         if self._fast_path is not None:
             found = self._fast_path.step(batch, variables)
             if found is not None:
@@ -57,6 +59,7 @@ class ProgramStore:
         self.name, self.served = name, served
         self.engine = Engine({name: program}, backend, debug_nans=debug_nans)
         self._steps = Steps(self.engine, name)
+        self._memory = SpareMemory()
 
     @property
     def names(self) -> list[str]:
@@ -64,7 +67,10 @@ class ProgramStore:
         return list(self.engine.first.variable_types)
 
     def read(self) -> Mapping[str, Any]:
-        return self.engine.variables(self.served)
+        return self.engine.variables(self.served, self._memory.copy)
+
+    def present(self) -> Mapping[str, Any]:
+        return self.engine.variables(self.served, lambda _, x: x)
 
     def apply(self, values: Mapping[str, Any]) -> None:
         """Make one update. Raises G0524: the variables of a failed server are lost."""
@@ -124,10 +130,14 @@ class ProgramWorker:
         self.results = [k for k in programs[WORKER].outputs if k not in every]
 
     def push(self, batch: Any, values: Mapping[str, Any]) -> tuple[Parts, Mapping[str, Any]]:
-        """A part for each server, and what the step reports, of a batch on pulled variables."""
+        """A part for each server, and what the step reports, of a batch on pulled variables.
+
+        The parts last until the next push: before that, each server must have applied or copied its
+        part.
+        """
         results = self._steps.step(batch, values)
         parts = [{k: results[k] for k in names} for names in self.sent]
-        return parts, {k: results[k] for k in self.results}
+        return parts, {k: np.array(results[k]) for k in self.results}
 
 
 Get: TypeAlias = Callable[[int], Any]

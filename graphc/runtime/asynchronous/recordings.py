@@ -271,7 +271,7 @@ def replay(
     for version, entry in enumerate(todo):
         for server, store in enumerate(stores):
             if by := pulls.pop((server, version), None):
-                values = store.read()
+                values = store.present() if by == [entry.order] else store.read()
                 for order in by:
                     pulled.setdefault(order, {}).update(values)
         parts, results = compute(entry.batch, pulled.pop(entry.order))

@@ -29,6 +29,10 @@ class ServerVariables(Protocol):
         """The variables that workers pull: copies, which later updates do not touch."""
         ...
 
+    def present(self) -> Mapping[str, Any]:
+        """The same without copies, for whoever is done with them before the next update."""
+        ...
+
     def apply(self, values: Mapping[str, Any]) -> None:
         """Update the variables with this server's part of one push."""
         ...

@@ -12,6 +12,7 @@ import heapq
 import random
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -72,7 +73,8 @@ class _OutOfTime(Exception):
 
 
 class MemoryJournal:
-    """A journal that outlives its server, in memory. It may kill the server that writes.
+    """A journal that outlives its server, in memory: copies, as what workers push lies in their
+    memory for a while. It may kill the server that writes.
 
     fuse: "before" kills it before the next record is there, "after" when it is; "" does not
     """
@@ -90,12 +92,12 @@ class MemoryJournal:
         return None if self.state is None else (self.state, list(self.records))
 
     def begin(self, state: ServerState) -> None:
-        self.state, self.records = state, []
+        self.state, self.records = deepcopy(state), []
 
     def write(self, record: Record) -> None:
         fuse, self.fuse = self.fuse, ""
         if fuse != "before":
-            self.records.append(record)
+            self.records.append(deepcopy(record))
         if fuse:
             raise _Killed
 

@@ -1,4 +1,8 @@
-"""A worker: pulls variables, computes one batch with them, and pushes the result."""
+"""A worker: pulls variables, computes one batch with them, and pushes the result.
+
+It gets its next batch once its push has its place in the order, and then waits for variables to
+which that push was applied. So until it computes again, what it has pushed may lie in its memory.
+"""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ protocols.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -20,6 +20,7 @@ from graphc.runtime.transports.transport import Communicator
 
 Array: TypeAlias = NDArray[Any]
 Programs: TypeAlias = Mapping[str, Program]
+Copy: TypeAlias = Callable[[str, Array], Array]
 
 
 class FastPath(Protocol):
@@ -41,7 +42,8 @@ class FastPath(Protocol):
         """The outputs of a step, scalars as Python numbers.
 
         variables: what is read in place of the device's own, where it lies. Whoever gives some
-        gives all of them, in every step.
+        gives all of them, in every step, and gets outputs where these lie: they may be overwritten
+        by the next step.
         Returns None, and does nothing, if the batch has not as many examples as the program takes,
         or is not a dict of arrays of the right dtypes in the agreed order, or if another step is
         running, or if the program can't read variables that are given. A signal is raised before
@@ -64,8 +66,9 @@ class Device(Protocol):
         """The bytes that this device has used so far; shared memory is divided among devices."""
         ...
 
-    def get(self, name: str) -> Array:
-        """This rank's shard of a variable."""
+    def get(self, name: str, copy: Copy | None = None) -> Array:
+        """This rank's shard of a variable: a copy, which is made by `copy(name, array)` if that is
+        given and the variables are NumPy arrays already."""
         ...
 
     def set(self, name: str, value: Array) -> None:
@@ -98,6 +101,15 @@ class Device(Protocol):
         devices: those of the whole mesh, by rank, of which this is the first. Only a program that
         can't fail once it has begun to write may have one.
         """
+        ...
+
+
+@runtime_checkable
+class SharingCores(Protocol):
+    """A device with threads of its own, which are fewer where others need the cores, too."""
+
+    def share(self, among: int) -> None:
+        """From the next step on, so many meshes like the device's run at a time on its cores."""
         ...
 
 

@@ -30,7 +30,7 @@ from graphc.lowering.program.program import (
     writes,
 )  # fmt: skip
 from graphc.ops.source import DimSize
-from graphc.runtime.backends.backend import Loaded, Programs
+from graphc.runtime.backends.backend import Copy, Loaded, Programs
 from graphc.runtime.backends.local_conversions import convert
 from graphc.runtime.backends.site import Site
 from graphc.runtime.data.supply import Supply
@@ -127,7 +127,7 @@ class KernelDevice:
         variables = sum(self._backend.to_host(x).nbytes for x in self._variables.values())
         return Footprint(1, variables, constants, max((values for _, values in taken), default=0))
 
-    def get(self, name: str) -> Array:
+    def get(self, name: str, copy: Copy | None = None) -> Array:
         return np.array(self._backend.to_host(self._variables[name]))
 
     def set(self, name: str, value: Array) -> None:

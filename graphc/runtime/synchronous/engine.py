@@ -13,7 +13,14 @@ from graphc.ir.placement import Mesh
 from graphc.ir.types import TensorType
 from graphc.lowering.program.program import Footprint, Program, by_kind
 from graphc.plan.replica_copies import copy_axes, joined
-from graphc.runtime.backends.backend import Backend, Device, FastPath, Programs
+from graphc.runtime.backends.backend import (
+    Backend,
+    Copy,
+    Device,
+    FastPath,
+    Programs,
+    SharingCores,
+)
 from graphc.runtime.data.batches import Batch, has_lengths, is_full
 from graphc.runtime.data.stream import MicrobatchStream, collected, kept, only_microbatch
 from graphc.runtime.data.supply import Supply, WholeBatch
@@ -28,16 +35,16 @@ from graphc.runtime.synchronous.gathering import Gatherings
 from graphc.runtime.synchronous.scalars import DeviceScalars
 from graphc.runtime.synchronous.shards import (
     InMemory,
-    check_placements,
+    check_together,
     check_variables,
     in_memory,
     is_held,
+    valid_part,
 )
 from graphc.runtime.transports import forks
 from graphc.runtime.transports.transport import Communicator, EndAgreed, Transport
 from graphc.support import config
 from graphc.support.errors import GraphcError, InternalError, did_you_mean
-from graphc.support.lazy_map import existing
 from graphc.support.no_fork import no_fork
 
 Array: TypeAlias = NDArray[Any]
@@ -63,7 +70,7 @@ class Engine:
     ) -> None:  # fmt: skip
         self.debug_nans = config.get().debug_nans if debug_nans is None else debug_nans
         self.programs, self.joins, self.backend = programs, dict(joins or {}), backend
-        self.first = _check_together(self.programs)
+        self.first = check_together(self.programs)
         self._devices: dict[int, Device] = {}
         self._invalid, self._lost, self._limit = "", False, limit
         self._finished: Counter[str] = Counter()
@@ -138,14 +145,16 @@ class Engine:
                 for fast_path in self._fast_paths.values():
                     fast_path.open = True
 
-    def variables(self, names: Container[str] | None = None) -> dict[str, Array]:
-        """The global values of all variables, or of the named ones.
+    def variables(
+        self, names: Container[str] | None = None, copy: Copy | None = None
+    ) -> dict[str, Array]:
+        """The global values of all variables, or of the named ones. copy: see `Device.get`.
 
         Raises G0505 after a step that failed half-way.
         """
         every, mesh = self.first.variable_types, self.mesh
         types = {n: t for n, t in every.items() if names is None or n in names}
-        values = self._copies_of(types)
+        values = self._copies_of(types, copy)
         return {
             n: joined(values[n], self.joins.get(n, "none")) if copy_axes(t, mesh) else values[n][0]
             for n, t in types.items()
@@ -157,19 +166,23 @@ class Engine:
         several = {n: t for n, t in types.items() if copy_axes(t, self.mesh)}
         return self._copies_of({n: t for n, t in several.items() if self.joins.get(n) != "none"})
 
-    def _copies_of(self, types: Mapping[str, TensorType]) -> dict[str, Array]:
+    def _copies_of(
+        self, types: Mapping[str, TensorType], copy: Copy | None = None
+    ) -> dict[str, Array]:
         """What the replicas have of each, in a leading dim; of a variable with one value, that."""
         self._check_valid()
         if not types:
             return {}
         gathering = self._gatherings.of(types, self.mesh, self._session.here, self.processes)
-        return gathering.values(self.shards(gathering.wanted))
+        return gathering.values(self.shards(gathering.wanted, copy))
 
-    def shards(self, wanted: Callable[[int], Iterable[str]]) -> dict[int, dict[str, Array]]:
+    def shards(
+        self, wanted: Callable[[int], Iterable[str]], copy: Copy | None = None
+    ) -> dict[int, dict[str, Array]]:
         """By rank of this process, its shards of those variables that are wanted of it."""
         self._check_valid()
         found = self._on_devices(
-            lambda comm: {n: self._devices[comm.rank].get(n) for n in wanted(comm.rank)}
+            lambda comm: {n: self._devices[comm.rank].get(n, copy) for n in wanted(comm.rank)}
         )
         return dict(zip(self._session.here, found, strict=True))
 
@@ -201,7 +214,7 @@ class Engine:
                 if what is not None:
                     self._explain(what, saved, *self._supply(chosen, again(), poison))
             self._finished[name.removesuffix(SHORT)] += 1
-        return {k: _valid(self.programs[name], k, x, supply) for k, x in outputs.items()}
+        return {k: valid_part(self.programs[name], k, x, supply) for k, x in outputs.items()}
 
     def _signals(self) -> Uninterrupted | Stopping:
         """What handles signals. Processes begin to agree whether they end before they write."""
@@ -311,6 +324,12 @@ class Engine:
         for fast_path in tuple(self._fast_paths.values()):
             fast_path.open = False
 
+    def share(self, among: int) -> None:
+        """From the next step on, so many engines like this one run at a time on the same cores."""
+        for device in self._devices.values():
+            if isinstance(device, SharingCores):
+                device.share(among)
+
     @property
     def finished(self) -> Counter[str]:
         """Steps by program, without `.short`."""
@@ -395,26 +414,3 @@ def _local() -> Transport:
     from graphc.runtime.transports.local import TRANSPORT
 
     return TRANSPORT
-
-
-def _check_together(programs: Programs) -> Program:
-    """The first program, after a check that all have its mesh and variables."""
-    if not programs:
-        raise GraphcError("G0511", "an engine needs at least one program")
-    first_name, first = next(iter(programs.items()))
-    check_placements(first)
-    for name, program in existing(programs).items():
-        meshes = {p.mesh.without_single_turns for p in (first, program)}
-        if len(meshes) > 1 or program.variable_types != first.variable_types:
-            raise GraphcError(
-                "G0511", f"programs '{first_name}' and '{name}' differ in mesh or variables"
-            )
-    return first
-
-
-def _valid(program: Program, output: str, value: Array, supply: Supply) -> Array:
-    """An output without the entries of examples that the batch did not have."""
-    ranges = program.buffers[program.outputs[output]].ranges
-    if not any(r.extent for r in ranges):
-        return value
-    return value[tuple(slice(supply.cut(r, {})[1]) for r in ranges)]

@@ -13,11 +13,13 @@ from graphc.ir.placement import Home, Mesh, Replicated, Split, Varying, local_sh
 from graphc.ir.types import TensorType
 from graphc.lowering.program.program import Program, exact_ranges
 from graphc.plan.replica_copies import check_copies, copy_at, copy_axes, copy_count, copy_of
+from graphc.runtime.backends.backend import Programs
 from graphc.runtime.checkpoints.boxes import Box
 from graphc.runtime.checkpoints.tensor_files import TensorInFile, Value
 from graphc.runtime.data.batches import array_of
-from graphc.runtime.data.supply import copy_padded
+from graphc.runtime.data.supply import Supply, copy_padded
 from graphc.support.errors import GraphcError
+from graphc.support.lazy_map import existing
 
 Array: TypeAlias = NDArray[Any]
 
@@ -163,3 +165,26 @@ def check_placements(program: Program) -> None:
         for _, state in t.placement:
             if not isinstance(state, Split | Replicated | Home | Varying):
                 raise GraphcError("G0510", f"variable '{name}' is {t}: it has no global value")
+
+
+def check_together(programs: Programs) -> Program:
+    """The first program, after a check that all have its mesh and variables."""
+    if not programs:
+        raise GraphcError("G0511", "an engine needs at least one program")
+    first_name, first = next(iter(programs.items()))
+    check_placements(first)
+    for name, program in existing(programs).items():
+        meshes = {p.mesh.without_single_turns for p in (first, program)}
+        if len(meshes) > 1 or program.variable_types != first.variable_types:
+            raise GraphcError(
+                "G0511", f"programs '{first_name}' and '{name}' differ in mesh or variables"
+            )
+    return first
+
+
+def valid_part(program: Program, output: str, value: Array, supply: Supply) -> Array:
+    """An output without the entries of examples that the batch did not have."""
+    ranges = program.buffers[program.outputs[output]].ranges
+    if not any(r.extent for r in ranges):
+        return value
+    return value[tuple(slice(supply.cut(r, {})[1]) for r in ranges)]

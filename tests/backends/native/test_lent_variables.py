@@ -69,6 +69,12 @@ def own(worker: ProgramWorker) -> bytes:
     return b"".join(x.tobytes() for x in worker.engine.variables().values())
 
 
+def kept(push: Any) -> Any:
+    """A push of which parts last longer than to the next one."""
+    parts, results = push
+    return [{k: x.copy() for k, x in part.items()} for part in parts], results
+
+
 def assert_alike(found: Any, wanted: Any) -> None:
     for a, b in zip((*found[0], found[1]), (*wanted[0], wanted[1]), strict=True):
         assert {k: x.tobytes() for k, x in a.items()} == {k: x.tobytes() for k, x in b.items()}
@@ -76,7 +82,7 @@ def assert_alike(found: Any, wanted: Any) -> None:
 
 def test_gradients_are_those_on_a_copy_of_the_variables(worker: ProgramWorker) -> None:
     before = own(worker)
-    found = [worker.push(batch(n), params(seed)) for seed, n in enumerate((8, 8, 5, 8))]
+    found = [kept(worker.push(batch(n), params(seed))) for seed, n in enumerate((8, 8, 5, 8))]
     assert own(worker) == before  # nothing was copied
     for seed, (n, push) in enumerate(zip((8, 8, 5, 8), found, strict=True)):
         assert_alike(push, copying(worker, batch(n), params(seed)))
@@ -90,7 +96,7 @@ def test_variables_that_lie_otherwise_are_copied(worker: ProgramWorker, lies: st
     given["w"] = {"transposed": w.T.copy().T, "wide": w.astype(np.float64), "a list": w.tolist()}[
         lies
     ]
-    assert_alike(worker.push(batch(), given), copying(worker, batch(), params(1)))
+    assert_alike(kept(worker.push(batch(), given)), copying(worker, batch(), params(1)))
     assert own(worker) != b"".join(x.tobytes() for x in params(0).values())
 
 
@@ -103,7 +109,33 @@ def test_a_wrong_index_is_told_as_on_a_copy(worker: ProgramWorker) -> None:
             push(wrong, params(2))
         said.append(caught.value.message)
     assert said[0] == said[1]
-    assert_alike(worker.push(batch(), params(2)), copying(worker, batch(), params(2)))
+    assert_alike(kept(worker.push(batch(), params(2))), copying(worker, batch(), params(2)))
+
+
+def test_gradients_lie_in_the_workers_memory_until_it_computes_again(worker: ProgramWorker) -> None:
+    (part,), results = worker.push(batch(), params(1))
+    table, loss = part["table"] if "table" in part else max(part.values(), key=np.size), results
+    before, said = table.tobytes(), {k: x.tobytes() for k, x in loss.items()}
+    (again,), _ = worker.push(batch(), params(2))
+    assert any(np.shares_memory(table, x) for x in again.values())
+    assert table.tobytes() != before
+    assert {k: x.tobytes() for k, x in loss.items()} == said  # what is reported is kept
+
+
+def test_variables_of_a_server_are_read_in_place_or_copied(plan: Plan) -> None:
+    store = store_of(plan, "server.0", NATIVE)
+    store.load({n: np.ones(t.shape, t.dtype.numpy) for n, t in types(store).items()})
+    place, copy = store.present(), store.read()
+    assert all(np.shares_memory(place[n], store.present()[n]) for n in place)
+    assert not any(np.shares_memory(place[n], copy[n]) for n in place)
+    store.load({n: np.zeros(t.shape, t.dtype.numpy) for n, t in types(store).items()})
+    assert not any(x.any() for x in place.values())
+    assert all(x.all() for x in copy.values())
+    store.engine.close()
+
+
+def types(store: ProgramStore) -> Any:
+    return store.engine.first.variable_types
 
 
 def test_a_program_that_writes_variables_takes_none(plan: Plan) -> None:
