@@ -1,10 +1,17 @@
-"""The roles as threads of one process: each has a mailbox, and nothing else is shared."""
+"""The roles in one process: each worker is a thread with a mailbox, and so is the coordinator.
+
+A server only answers, so it needs no thread: whoever sends to it runs it. That saves waking a
+thread for each message, and an update takes no core from a worker that computes: it is run for a
+worker that waits.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from queue import Empty, SimpleQueue
 from typing import TypeAlias
 
@@ -20,28 +27,55 @@ RETRY = 5.0  # seconds after which a role asks again: no message is lost here
 Mail: TypeAlias = "SimpleQueue[Message | Ended | None]"
 
 
+class _PassiveServer:
+    """A server that runs on the threads that send to it, one at a time: what comes while one of
+    them runs it is done by that one, in the order in which it came."""
+
+    def __init__(self, server: Server, send: Callable[[Letters], None]) -> None:
+        self._server, self._send = server, send
+        self._mail: deque[Message] = deque()
+        self._running = threading.Lock()
+
+    def take(self, message: Message) -> None:
+        """Run the server with a message, or leave that to the thread that is running it."""
+        self._mail.append(message)
+        while self._mail and self._running.acquire(blocking=False):
+            try:
+                while self._mail:
+                    self._send(self._server.on_message(self._mail.popleft()))
+            finally:
+                self._running.release()  # then the mail is looked at once more
+
+
 class Threads:
-    """The driver of one run. server, worker: called on the new role's own thread."""
+    """The driver of one run. worker: called on the new worker's own thread."""
 
     retry = RETRY
 
     def __init__(self, server: Callable[[str], Server], worker: Callable[[str], Worker]) -> None:
         self.server, self.worker = server, worker
         self.boxes: dict[str, Mail] = {COORDINATOR: SimpleQueue()}
+        self.servers: dict[str, _PassiveServer] = {}
         self.threads: list[threading.Thread] = []
 
     def now(self) -> float:
         return time.monotonic()
 
     def start_server(self, name: str, applied: int) -> None:
-        self._start(name, lambda: self._serve(self.server(name)))
+        self.boxes[name] = SimpleQueue()  # of a server that has failed: nobody looks into it
+        with self._reporting(name):
+            self.servers[name] = _PassiveServer(self.server(name), self.send)
 
     def start_worker(self, name: str) -> None:
         self._start(name, lambda: self._work(self.worker(name)))
 
     def send(self, letters: Letters) -> None:
         for to, message in letters:
-            self.boxes[to].put(message)
+            if (server := self.servers.get(to)) is None:
+                self.boxes[to].put(message)
+                continue
+            with self._reporting(to):
+                server.take(message)
 
     def next(self) -> Message | Ended | None:
         try:
@@ -60,23 +94,24 @@ class Threads:
 
     # -- threads --------------------------------------------------------------------------------
 
+    @contextmanager
+    def _reporting(self, name: str) -> Iterator[None]:
+        """The end of a role by an error is told to the coordinator."""
+        try:
+            yield
+        except BaseException as error:
+            self.servers.pop(name, None)
+            self.boxes[COORDINATOR].put(Ended(name, error))
+
     def _start(self, name: str, work: Callable[[], None]) -> None:
         def main() -> None:
-            try:
+            with self._reporting(name):
                 work()
-            except BaseException as error:
-                self.boxes[COORDINATOR].put(Ended(name, error))
 
         self.boxes[name] = SimpleQueue()
         thread = threading.Thread(target=main, name=f"graphc-{name}", daemon=True)
         self.threads.append(thread)
         thread.start()
-
-    def _serve(self, server: Server) -> None:
-        box = self.boxes[server.name]
-        while (message := box.get()) is not None:
-            assert not isinstance(message, Ended)
-            self.send(server.on_message(message))
 
     def _work(self, worker: Worker) -> None:
         box = self.boxes[worker.name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ pytest.importorskip("llvmlite")
 from graphc_numpy import NumpyBackend
 
 import graphc
+import graphc.support.config as config
 from graphc.plan.plan import Plan
 from graphc.runtime.asynchronous.programs import ProgramStore, ProgramWorker, store_of
 from graphc.support.errors import GraphcError
@@ -132,6 +134,39 @@ def test_variables_of_a_server_are_read_in_place_or_copied(plan: Plan) -> None:
     assert not any(x.any() for x in place.values())
     assert all(x.all() for x in copy.values())
     store.engine.close()
+
+
+@pytest.fixture
+def four_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("GRAPHC_THREADS", "4")
+    config.get.cache_clear()
+    yield
+    config.get.cache_clear()
+
+
+@pytest.mark.usefixtures("four_threads")
+def test_workers_that_compute_at_a_time_share_the_threads_and_have_the_same_bits() -> None:
+    rng = np.random.default_rng(0)
+    given = {"w": rng.standard_normal((128, 256)).astype(np.float32)}
+    x = {"x": rng.standard_normal((128, 128)).astype(np.float32)}
+    with graphc.compile(
+        lambda p, b: np.mean((b["x"] @ p["w"]) ** 2), given, x, backend=NATIVE,
+        optimizer=graphc.optim.sgd(0.1), strategy="parameter_server(2, 1, staleness=2)",
+    ) as made:  # fmt: skip
+        worker = ProgramWorker(made.trainer.plan, NATIVE)
+    names = dict(zip(worker.engine.first.variable_types, given.values(), strict=True))
+    fed = dict(zip(worker.engine.programs["worker"].inputs, x.values(), strict=True))
+    worker.push(fed, names)
+    found = set()
+    for among in (1, 2, 4, 8):
+        worker.engine.share(among)
+        ((part,), _) = worker.push(fed, names)
+        found.add(b"".join(g.tobytes() for g in part.values()))
+    assert len(found) == 1
+    paths: Any = worker._steps._fast_path
+    pools = {among: pool and pool.threads for among, pool in paths.full._pools.items()}
+    assert pools == {1: 4, 2: 2, 4: None, 8: None}
+    worker.engine.close()
 
 
 def types(store: ProgramStore) -> Any:

@@ -11,7 +11,8 @@ import pytest
 from counters import Counter, compute, counters
 
 from graphc.runtime.asynchronous.coordinator import Coordinator, RecordedPush
-from graphc.runtime.asynchronous.drivers import Conductor, RoleLost
+from graphc.runtime.asynchronous.drivers import Conductor, Ended, RoleLost
+from graphc.runtime.asynchronous.messages import Letters, Message, Staged
 from graphc.runtime.asynchronous.server import Server
 from graphc.runtime.asynchronous.threads import Threads
 from graphc.runtime.asynchronous.worker import Compute, Worker
@@ -192,3 +193,58 @@ def test_a_slow_worker_does_not_keep_the_others_waiting(staleness: int | None) -
 
     run(4, staleness, 45, uneven)
     assert sorted(done) == list(range(45))
+
+
+def test_a_server_runs_one_message_at_a_time_whoever_sends_them() -> None:
+    """What comes while it runs is done by the thread that runs it, in order."""
+    seen: list[tuple[int, int]] = []
+    inside, twice = threading.Lock(), []
+
+    class Noting(Server):
+        def on_message(self, message: Message) -> Letters:
+            if not inside.acquire(blocking=False):
+                twice.append(message)
+            assert isinstance(message, Staged)
+            time.sleep(0.0002 if message.number % 7 == 0 else 0)
+            seen.append((int(message.server), message.number))
+            inside.release()
+            return []
+
+    driver = Threads(lambda name: Noting(name, Counter(name)), lambda name: hired(name))
+    driver.start_server("s", 0)
+
+    def sender(k: int) -> None:
+        for number in range(200):
+            driver.send([("s", Staged(str(k), number))])
+
+    threads = [threading.Thread(target=sender, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not twice
+    assert sorted(seen) == [(k, n) for k in range(4) for n in range(200)]
+    for k in range(4):
+        assert [n for sender, n in seen if sender == k] == list(range(200))
+    assert not driver.threads  # a server has none
+
+
+def hired(name: str) -> Worker:
+    raise AssertionError(name)
+
+
+def test_a_server_that_cannot_start_or_fails_is_told_to_the_coordinator_only() -> None:
+    def broken(name: str) -> Server:
+        if name == "first":
+            raise ValueError("no memory")
+        return Server(name, Counter(name))
+
+    driver = Threads(broken, hired)
+    for name in ("first", "second"):
+        driver.start_server(name, 0)
+        driver.send([(name, Staged(name, 1))])  # a server takes no such message
+        driver.send([(name, Staged(name, 2))])  # it has ended: this is dropped
+        ended = driver.next()
+        assert isinstance(ended, Ended)
+        assert ended.role == name
+        assert driver.next() is None
