@@ -54,6 +54,9 @@ class Hypers(MutableMapping[str, float]):
         self._check(name)
         raise GraphcError("G0571", f"hyperparameter '{name}' can be set, but not removed")
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._names  # without the error that reading an unknown name makes
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
 

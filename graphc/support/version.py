@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 
+
+@lru_cache(maxsize=1)
 def graphc_version() -> str:
     """The version of the installed graphc."""
     from importlib.metadata import PackageNotFoundError, version  # takes as long as all the rest

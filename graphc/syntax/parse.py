@@ -14,6 +14,7 @@ from lark.lark import PostLex
 from graphc.support.errors import GraphcError, Span
 from graphc.support.untrusted_files import Unreadable, opened
 from graphc.syntax.diagnose import diagnose
+from graphc.syntax.lark_parser import lalr_parser
 from graphc.syntax.source_text import MAX_BYTES, SourceText, open_source
 from graphc.syntax.statement_checks import check_call, check_depth, check_module
 from graphc.syntax.tree import Call, SourceFile, StrategyExpr, walk
@@ -127,11 +128,10 @@ class LineEnds(PostLex):
 def parser() -> Lark:
     """The parser, which builds the tree while it parses: a walk over Lark's parse tree would
     recurse."""
-    return Lark(
+    return lalr_parser(
         GRAMMAR.read_text(encoding="utf-8"),
-        parser="lalr",
-        start=["module", "product"],
-        transformer=Build(),
+        Build(),
+        start=("module", "product"),
         postlex=LineEnds(),
         keep_all_tokens=True,
         maybe_placeholders=False,

@@ -41,6 +41,7 @@ from graphc.ir.types import (
     dtype_named,
 )
 from graphc.support.errors import GraphcError, Span, remember_source
+from graphc.syntax.lark_parser import lalr_parser
 from graphc.text.fields import Given, fill
 from graphc.text.syntax import check_limits, fail, mean, short, span_of, syntax_error
 
@@ -73,7 +74,7 @@ def _parse(text: str) -> Graph:
 @cache
 def _lark() -> Lark:
     grammar = Path(__file__).with_name("ir.lark").read_text(encoding="utf-8")
-    return Lark(grammar, parser="lalr", maybe_placeholders=True, transformer=_ToGraph())
+    return lalr_parser(grammar, _ToGraph(), maybe_placeholders=True)
 
 
 # -- the transformer ----------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from graphc.support.errors import GraphcError, codes
+from graphc.support.errors import GraphcError, codes, has_entry
 from graphc.syntax.parse import parse_file
 
 # What no file of text can show: a file too large, and one that is no text.
@@ -51,3 +51,8 @@ def test_every_code_of_the_syntax_has_a_file() -> None:
     shown = {found.group(1) for p in FILES if (found := MARK.search(p.read_text("utf-8")))}
     syntax = {code for code in codes() if "G0101" <= code < "G0120"}
     assert syntax - shown <= ELSEWHERE
+
+
+def test_a_code_has_an_entry_if_the_table_has_one() -> None:
+    assert all(map(has_entry, codes()))
+    assert not any(map(has_entry, ("G0000", "G02", "G01", "")))

@@ -359,3 +359,9 @@ def test_the_rate_of_dropout_may_be_a_hyperparameter() -> None:
                 assert one.step(BATCH)["zeros"] == 0
                 one.hyper["rate"] = 0.3
     assert results[0] == results[1]
+
+
+def test_to_ask_for_an_unknown_name_makes_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    with trainer(True, "one_device()") as one:
+        monkeypatch.setattr(GraphcError, "__init__", None)
+        assert "lr" in one.hyper and "rate" not in one.hyper
