@@ -280,11 +280,12 @@ def _besides(trainer: Trainer) -> dict[str, Any]:
 def plan_of(
     file: Path, strategy: str | None, peak: str | None, order: str | None = None, bucket: int = 0,
     check_replicas: bool = False, sparse: str | None = None, seed: int | None = None,
-    backend: str = "numpy",
+    backend: str = "numpy", anew: bool = False,
 ) -> Plan:  # fmt: skip
     """Read a .plan file, or compile a .gc file to a plan. Warnings are printed.
 
     peak: the memory limit for each device; what a plan needs depends on the backend
+    anew: compile even what is in the cache of plans
     """
     if file.suffix == ".plan":
         from graphc.plan.plan import load
@@ -297,7 +298,7 @@ def plan_of(
         plan = load(file)
         check_chosen_budgets(plan)
         return plan
-    from graphc.compiler.driver import compile_module
+    from graphc.compiler import driver, plan_cache
     from graphc.frontend.language.load import load_module
     from graphc.runtime.backends import plugins
     from graphc.runtime.machine.memory_limits import check_peak
@@ -307,7 +308,9 @@ def plan_of(
     with shown_warnings():
         module = load_module(file, seed=seed or 0).ordered(order or "").with_sparse(sparse or "")
         chosen = parse_strategy(strategy) if strategy else None
-        plan = compile_module(module, chosen, bucket=bucket, check_replicas=check_replicas)
+        how = {"bucket": bucket, "check_replicas": check_replicas}
+        compiled = driver.compile_module if anew else plan_cache.compiled
+        plan = compiled(module, chosen or module.strategy, **how)
     if limit is not None:
         check_peak(plan, plugins.backend(backend), limit)
     check_chosen_budgets(plan, module, chosen, bucket)

@@ -46,7 +46,7 @@ def _written(parser: Lark, calls: dict[str, Any]) -> bytes:
 
 
 def _read(kept: bytes, calls: dict[str, Any]) -> Lark:
-    """The parser of these tables, read as the parsers read them that Lark writes as Python files."""
+    """The parser of these tables, read as by the parsers that Lark writes as Python files."""
     tables = json.loads(kept, object_hook=_with_numbers)
     load: Any = Lark._load_from_dict
     parser: Lark = load(**tables, **calls)

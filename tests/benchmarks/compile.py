@@ -23,6 +23,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from systems import OURS
+from turns import with_bytecode
 from workloads import WORKLOADS, Draw, Workload
 
 STAGES = ("trace", "passes", "schedule", "lower", "print", "llvm", "rest")
@@ -196,6 +198,7 @@ def main() -> None:
     if args.work:
         print(json.dumps(measure(args.work[0], int(args.work[1]), args.strategy)))
         return
+    with_bytecode(*OURS)
     print(
         f"{'family':12}{'size':>7}{'all':>8}" + "".join(f"{s:>9}" for s in STAGES) + f"{'MiB':>7}"
     )

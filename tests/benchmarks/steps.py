@@ -5,8 +5,9 @@
 Runs each workload in graphc and in whatever else is installed, each in a process of its own that is
 pinned to as many cores as it has threads. The processes take turns, so that a machine that is busy
 slows all of them, and only one runs at a time. Printed are the median milliseconds of a step, graphc
-over the best of the others, the seconds of the first step (with all compiling, without imports), and
-the memory above that of the imports. Losses that disagree are told.
+over the best of the others, the seconds of the first step (with all compiling, and with what it
+imports by itself), those of importing the system before, and the memory above that of the imports.
+Losses that disagree are told.
 """
 
 from __future__ import annotations
@@ -20,8 +21,19 @@ from contextlib import ExitStack
 from importlib import import_module
 from itertools import cycle
 
-from systems import SYSTEMS, installed
-from turns import CHECKED, Runner, apart, asked, environment, say, start, take_turns, timed
+from systems import OURS, SYSTEMS, installed
+from turns import (
+    CHECKED,
+    Runner,
+    apart,
+    asked,
+    environment,
+    say,
+    start,
+    take_turns,
+    timed,
+    with_bytecode,
+)
 from workloads import WORKLOADS
 
 # -- one system ---------------------------------------------------------------------------------------
@@ -35,8 +47,9 @@ def peak() -> float:
 def work(system: str, workload: str, threads: int) -> None:
     """Answers each line of the input, a number of steps, with what was measured."""
     made = WORKLOADS[workload]()
+    begin = time.perf_counter()
     import_module(SYSTEMS[system].module)
-    before = peak()
+    imports, before = time.perf_counter() - begin, peak()
     begin = time.perf_counter()
     step = SYSTEMS[system].make(made, threads)
     losses = [step(made.batches[0])]
@@ -44,7 +57,7 @@ def work(system: str, workload: str, threads: int) -> None:
     batches = cycle(made.batches[1:] + made.batches[:1])
     losses += [step(next(batches)) for _ in range(CHECKED - 1)]
     told = [] if made.drawn else losses
-    say({"first": first, "losses": told, "close": made.close})
+    say({"first": first, "imports": imports, "losses": told, "close": made.close})
     for count in asked():
         say(timed(step, batches, count) | {"memory": peak() - before})
 
@@ -68,11 +81,12 @@ def rows(workload: str, runners: list[Runner]) -> Iterator[str]:
     others = [t for s, t in times.items() if not s.startswith("graphc")]
     right = runners[0].ready["losses"]
     for r in runners:
-        t, first, memory = times[r.system], r.ready["first"], r.rounds[-1]["memory"]
+        t, first, imports = times[r.system], r.ready["first"], r.ready["imports"]
+        memory = r.rounds[-1]["memory"]
         ratio = f"{t / min(others):6.2f}" if others and r.system.startswith("graphc") else " " * 6
         far = apart(r.ready["losses"], right, r.ready["close"])
         yield (
-            f"{workload:20} {r.system:22} {t * 1e3:10.3f} {ratio} {first:8.2f} {memory:8.0f}"
+            f"{workload:20} {r.system:22} {t * 1e3:10.3f} {ratio} {first:8.2f} {imports:8.2f} {memory:8.0f}"
             f"{'  other losses' if far else ''}"
         )
 
@@ -90,7 +104,9 @@ def main() -> None:
     if args.work:
         work(*args.work, args.threads)
         return
-    print(f"{'workload':20} {'system':22} {'step ms':>10} {'ratio':>6} {'first s':>8} {'MiB':>8}")
+    with_bytecode(*OURS)
+    head = f"{'workload':20} {'system':22} {'step ms':>10} {'ratio':>6}"
+    print(f"{head} {'first s':>8} {'import s':>8} {'MiB':>8}")
     for workload in args.workloads:
         found = measure(workload, args)
         print("\n".join(rows(workload, found)) if found else f"{workload}: nothing ran", flush=True)

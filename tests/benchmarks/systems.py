@@ -17,6 +17,7 @@ import numpy as np
 from workloads import Workload
 
 Step: TypeAlias = Callable[[Any], float]
+OURS = ("graphc", "graphc_llvm", "graphc_numpy")  # the packages of graphc's CPU backend
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ A process that waits for its turn is stopped: no thread of it spins.
 
 from __future__ import annotations
 
+import compileall
 import json
 import os
 import signal
@@ -14,7 +15,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from itertools import cycle
+from pathlib import Path
 from statistics import median
 from tempfile import TemporaryFile
 from threading import Timer
@@ -99,6 +102,13 @@ def environment(threads: int) -> dict[str, str]:
     names = ("OMP", "OPENBLAS", "MKL", "GRAPHC")
     counts = {f"{n}_NUM_THREADS": str(threads) for n in names}
     return counts | {"GRAPHC_THREADS": str(threads), "GRAPHC_CACHE": "0"}
+
+
+def with_bytecode(*packages: str) -> None:
+    """Compile the sources of packages to bytecode, as their installation does, so that no process
+    that is measured does it."""
+    for spec in filter(None, map(find_spec, packages)):
+        compileall.compile_dir(Path(str(spec.origin)).parent, quiet=2)
 
 
 def take_turns(runners: Sequence[Runner], seconds: float, rounds: int) -> list[Runner]:

@@ -16,6 +16,8 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
 from graphc_llvm import addresses
 from graphc_llvm.vectors import I8, INT64, POINTER, VOID, index
@@ -206,51 +208,40 @@ def _print_sizes(module: ir.Module, sizes: Sequence[int]) -> None:
 
 def kernel_printers() -> Printers:
     """Of kernels of all kinds."""
-    from graphc_numpy.native.gemm import products
-    from graphc_numpy.native.loops import index_links, lines, nests
-    from graphc_numpy.native.step import tiled_kernels
-
-    def print_kernel(module: ir.Module, kernel: LoopKernel, name: str) -> ir.Function:
-        match kernel:
-            case Nest():
-                return nests.print_nest(module, kernel, name)
-            case Gemm():
-                return products.print_gemm(module, kernel, name)
-            case IndexLinks():
-                return index_links.print_links(module, kernel, name)
-            case LineKernel():
-                return lines.print_lines(module, kernel, name)
-            case TiledKernel():
-                return tiled_kernels.print_blocks(module, kernel, name, printers)
-
-    def units(kernel: LoopKernel) -> int:
-        match kernel:
-            case Nest():
-                return nests.units(kernel)
-            case Gemm():
-                return products.units(kernel)
-            case IndexLinks():
-                return index_links.units(kernel)
-            case LineKernel():
-                return lines.units(kernel)
-            case TiledKernel():
-                return tiled_kernels.units(kernel)
-
-    def scratch_bytes(kernel: LoopKernel) -> int:
-        match kernel:
-            case Nest():
-                return nests.scratch_bytes(kernel)
-            case Gemm():
-                return products.scratch_bytes(kernel)
-            case IndexLinks():
-                return index_links.scratch_bytes(kernel)
-            case LineKernel():
-                return lines.scratch_bytes(kernel)
-            case TiledKernel():
-                return tiled_kernels.scratch_bytes(kernel, printers)
-
-    printers = Printers(print_kernel, units, scratch_bytes)
+    printers = Printers(
+        lambda module, kernel, name: _functions_of(kernel, printers)[0](module, kernel, name),
+        lambda kernel: int(_functions_of(kernel, printers)[1](kernel)),
+        lambda kernel: int(_functions_of(kernel, printers)[2](kernel)),
+    )
     return printers
+
+
+def _functions_of(kernel: LoopKernel, printers: Printers) -> tuple[Callable[..., Any], ...]:
+    """What prints a kernel of this kind, counts its units and its scratch memory. It is imported
+    with the first kernel of the kind: most steps have two or three kinds."""
+    match kernel:
+        case Nest():
+            from graphc_numpy.native.loops import nests
+
+            return nests.print_nest, nests.units, nests.scratch_bytes
+        case Gemm():
+            from graphc_numpy.native.gemm import products
+
+            return products.print_gemm, products.units, products.scratch_bytes
+        case IndexLinks():
+            from graphc_numpy.native.loops import index_links
+
+            return index_links.print_links, index_links.units, index_links.scratch_bytes
+        case LineKernel():
+            from graphc_numpy.native.loops import lines
+
+            return lines.print_lines, lines.units, lines.scratch_bytes
+        case TiledKernel():
+            from graphc_numpy.native.step import tiled_kernels
+
+            print_blocks = partial(tiled_kernels.print_blocks, printers=printers)
+            scratch_bytes = partial(tiled_kernels.scratch_bytes, printers=printers)
+            return print_blocks, tiled_kernels.units, scratch_bytes
 
 
 def _scratch(natives: Sequence[Native], printers: Printers) -> int:
