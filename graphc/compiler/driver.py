@@ -53,6 +53,7 @@ from graphc.support.errors import GraphcError, GraphcWarning, did_you_mean
 from graphc.support.gc_pause import collector_paused
 from graphc.support.lazy_map import LazyMap, existing, joined, renamed
 from graphc.support.no_fork import no_fork
+from graphc.verify.law import of_each_kind
 
 Observe = Callable[[str, Pass, Graph], None]
 Programs = Mapping[str, Program]
@@ -355,7 +356,7 @@ def resolved(strategy: Strategy, placed: Graph) -> Strategy:
 
 def unpaddable(graph: Graph) -> Node | None:
     """The first node that needs the whole of a run-time dim: short batches can't be run with it."""
-    for node in graph:
+    for node in of_each_kind(graph, graph):
         if node.op.source or not node.operands:
             continue
         types = [graph[x].tensor for x in node.operands]

@@ -70,6 +70,19 @@ def make(op: Op, types: tuple[TensorType, ...]) -> Made:
     return Made(inferred, rule)
 
 
+def of_each_kind(graph: Graph, nodes: Iterable[Node]) -> Iterable[Node]:
+    """Of nodes of a graph with the same op and the same types of operands and result, the first.
+
+    Nodes that are alike share the objects of their ops and types, so these tell enough.
+    """
+    type_of = {name: id(node.type) for name, node in graph.nodes.items()}
+    kinds: dict[tuple[int, ...], Node] = {}
+    for n in nodes:
+        key = id(n.op), id(n.type), *[type_of[x] for x in n.operands]
+        kinds.setdefault(key, n)
+    return kinds.values()
+
+
 @dataclass
 class Subject:
     """A graph to check, with facts that several laws need, each computed once."""
@@ -81,7 +94,7 @@ class Subject:
     def fresh(self) -> list[Node]:
         """The nodes that laws about an op and its types need to check: of those with the same op
         and types the first, and none that the known graph contains with them."""
-        return list(self._of_each_kind(self._new()))
+        return list(of_each_kind(self.graph, self._new()))
 
     def _new(self) -> Iterable[Node]:
         if self.known is None:
@@ -90,15 +103,6 @@ class Subject:
         same = {n.name for n in self.graph if _is_as(n, old.get(n.name))}
         nodes = self.graph.nodes.values()
         return [n for n in nodes if n.name not in same or not same.issuperset(n.operands)]
-
-    def _of_each_kind(self, nodes: Iterable[Node]) -> Iterable[Node]:
-        """Nodes that are alike share the objects of their ops and types, so these tell enough."""
-        type_of = {name: id(node.type) for name, node in self.graph.nodes.items()}
-        kinds: dict[tuple[int, ...], Node] = {}
-        for n in nodes:
-            key = id(n.op), id(n.type), *[type_of[x] for x in n.operands]
-            kinds.setdefault(key, n)
-        return kinds.values()
 
     def operand_types(self, node: Node) -> tuple[TensorType, ...]:
         nodes = self.graph.nodes
