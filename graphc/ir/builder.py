@@ -15,6 +15,7 @@ from graphc.ir.aggregation import check_declared, owned
 from graphc.ir.calls import Calls, joined
 from graphc.ir.dims import lost_extents, parse_rule, result_extents
 from graphc.ir.graph import NO_MESH, STEP, Because, Graph, Node, Objective, Variable
+from graphc.ir.kinds import Kinds
 from graphc.ir.op import Op, op_named
 from graphc.ir.placement import Mesh
 from graphc.ir.registry import COMPOSITES
@@ -63,6 +64,7 @@ class Builder:
         self.seed = 0  # of random numbers
         self.float = F32  # of a Python float, or an integer in a function of floats, alone
         self._names = Names()
+        self._kinds = Kinds()
         self._keys: dict[str, int] = {}
         self._reads: dict[str, str] = {}
         self.weak: dict[str, str] = {}  # in f64: see graphc.ir.weak
@@ -92,7 +94,12 @@ class Builder:
         """
         operands = owned(self, op, operands)
         try:
-            result = type if type is not None else infer_type(op, [x.type for x in operands])
+            needs_whole = False
+            if type is not None:
+                result = self._kinds.shared(type)
+            else:
+                types = [x.type for x in operands]
+                op, result, needs_whole = self._kinds.of(op, types, lambda: _inferred(op, types))
             self._check_size(op, result)
         except GraphcError as error:
             raise self._placed(error, operands) from None
@@ -108,8 +115,8 @@ class Builder:
         )
         if enters(op) or (not leaves(op) and any(x.name in self.varying for x in operands)):
             self.varying.add(unique)
-        if type is None:
-            self._watch_extents(unique, op, operands, result)
+        if needs_whole:
+            self.unpaddable.append(unique)
         return Value(self, unique)
 
     def is_varying(self, x: Value) -> bool:
@@ -131,14 +138,6 @@ class Builder:
         if len(self.nodes) >= MAX_NODES:
             help = "loops are unrolled: let an operation on a whole tensor do the work"
             raise GraphcError("G0209", f"the step has more than {MAX_NODES:,} nodes", help=help)
-
-    def _watch_extents(
-        self, name: str, op: Op, operands: Sequence[Value], result: TensorType
-    ) -> None:
-        types = [x.type for x in operands]
-        extents = any(t.extents for t in types)
-        if extents and lost_extents(parse_rule(op.dims(*types)), types, result):
-            self.unpaddable.append(name)
 
     def _placed(self, error: GraphcError, operands: Sequence[Value]) -> GraphcError:
         if error.span is None and not error.labels:
@@ -391,6 +390,13 @@ def infer_type(op: Op, types: Sequence[TensorType]) -> TensorType:
         return result
     extents = result_extents(op, parse_rule(op.dims(*types)), types)
     return replace(result, extents=extents)
+
+
+def _inferred(op: Op, types: Sequence[TensorType]) -> tuple[TensorType, bool]:
+    """The result type, and whether a run-time dim is used where the whole dim is needed."""
+    result = infer_type(op, types)
+    extents = any(t.extents for t in types)
+    return result, extents and lost_extents(parse_rule(op.dims(*types)), types, result)
 
 
 def _as_dtype(value: Scalar, dtype: DType) -> Scalar:

@@ -1,0 +1,69 @@
+"""Nodes that are alike: an op and the types of its operands tell the type of the result, so this is
+found once for all of them, and they share its object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import fields
+from functools import cache
+from types import NoneType
+from typing import Any, NamedTuple
+
+from graphc.ir.op import Op
+from graphc.ir.types import DType, Extent, TensorType
+
+# Attributes that are equal only if they are the same. Of floats, 0.0 and -0.0 are equal, too.
+PLAIN = frozenset({int, str, NoneType, DType, Extent})
+
+
+class Kind(NamedTuple):
+    """Nodes of one op and operands of the same types. needs_whole: a run-time dim, that is; see
+    `graphc.ir.dims.lost_extents`."""
+
+    op: Op
+    result: TensorType
+    needs_whole: bool
+
+
+class Kinds:
+    """The kinds of nodes that a builder has added."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[Hashable, Kind] = {}
+        self._types: dict[TensorType, TensorType] = {}
+
+    def of(
+        self, op: Op, types: Sequence[TensorType], infer: Callable[[], tuple[TensorType, bool]]
+    ) -> Kind:
+        """The kind of a node; `infer` finds the type of its result, and whether it needs a run-time
+        dim whole, if there was no node of this kind yet."""
+        key = _key(op, types)
+        kind = self._kinds.get(key) if key is not None else None
+        if kind is None:
+            result, needs_whole = infer()
+            kind = Kind(op, self.shared(result), needs_whole)
+            if key is not None:
+                self._kinds[key] = kind
+        return kind
+
+    def shared(self, type: TensorType) -> TensorType:
+        """The first object of a type that was asked for."""
+        return self._types.setdefault(type, type)
+
+
+def _key(op: Op, types: Sequence[TensorType]) -> Hashable | None:
+    """All that a kind depends on; None if an attribute is not plain."""
+    cls = op.__class__
+    values = [getattr(op, name) for name in _names(cls)]
+    if not all(map(_is_plain, values)):
+        return None
+    return cls, tuple(values), tuple(types)
+
+
+def _is_plain(x: Any) -> bool:
+    return x.__class__ in PLAIN or (x.__class__ is tuple and all(map(_is_plain, x)))
+
+
+@cache
+def _names(cls: type[Any]) -> tuple[str, ...]:
+    return tuple(f.name for f in fields(cls))
