@@ -75,12 +75,12 @@ class CupyDevice:
         self.committing = False
         outputs: dict[str, Array] = {}
         if self.rank == 0:
-            outputs = self._steps[program].run(supply, self._begin_to_commit)
+            outputs = self._steps[program].run(supply, self._commits)
         self._comm.meet_all()
         return outputs
 
-    def _begin_to_commit(self) -> None:
-        self.committing = True
+    def _commits(self, now: bool) -> None:
+        self.committing = now
 
     def fast_path(
         self, program: str, names: tuple[str, ...], turn: Lock, devices: Sequence[Any]

@@ -70,9 +70,9 @@ class CupyFastPath:
                 place[...] = batch[name][index]
         committing = False
 
-        def commits() -> None:
+        def commits(now: bool) -> None:
             nonlocal committing
-            committing = True
+            committing = now
 
         try:
             step.replay(supply, lambda: WholeBatch(step.program, batch), commits)

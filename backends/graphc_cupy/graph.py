@@ -1,20 +1,18 @@
 """A program on all ranks of a process: run piece by piece, or as CUDA graphs that are replayed.
 
-Where the host has no part in a step, it is captured twice: what comes before the first write of a
-variable, and the rest. Between the two the host looks whether a check has failed, if the program
-has checks. There is a pair of graphs for each number of examples, with the turns unrolled.
+Where the host has no part in a step, all of it is one graph, which is captured for each number of
+examples, with the turns unrolled. Nobody looks at its checks before it is over: where one has
+failed, what writes variables does nothing (`failing`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
 from graphc_numpy.memory import array_on
-from graphc_numpy.native.step.error_checks import FailedChecks, limits_of
+from graphc_numpy.native.step.error_checks import Wrong
 
 from graphc.lowering.kernel.lowered import Host, Native
 from graphc.lowering.memory.layouts import layouts_of
@@ -23,6 +21,7 @@ from graphc.runtime.data.supply import Array, Supply
 from graphc.runtime.diagnosis import wrong_index
 from graphc.runtime.transports.transport import Communicator
 from graphc.support.errors import GraphcError
+from graphc_cupy.failing import ERRORS, StepErrors, joining
 from graphc_cupy.hosting import HostedCollectives, HostedRank, hosted
 from graphc_cupy.launching import Launching
 from graphc_cupy.memory import Results, Staging
@@ -32,15 +31,7 @@ if TYPE_CHECKING:
     from graphc_cupy.loaded import CupyLoaded, Prepared
 
 MOST_GRAPHS = 32  # of a program: batches of so many lengths
-ERRORS = "errors"
-
-
-@dataclass(frozen=True)
-class CapturedStep:
-    """The graphs of a step: what comes before the first write of a variable, and the rest."""
-
-    body: Any
-    commit: Any
+Committing: TypeAlias = Callable[[bool], None]  # whether variables may have been written
 
 
 class CupyStep:
@@ -56,20 +47,17 @@ class CupyStep:
             BoundRank(device, self.program, self.lowered, self._staging)
             for _, device in sorted(loaded.devices.items())
         ]
-        turns = self.program.mesh.turns
-        rows = len(self.ranks) * turns
-        self._noted = FailedChecks(self.program, self.lowered, limits_of(self.lowered), rows)
-        words = self._noted.words
-        self._errors = scratch, at[ERRORS], words.nbytes
-        errors = scratch.address + at[ERRORS], words.strides[0]
-        own = scratch.address + at["own"]
-        self._launching = Launching(self.lowered, prepared.kernels, self.ranks, own, errors)
-        self._checks = bool(self.lowered.checks)
-        self._found = Results(cuda, {ERRORS: self._errors} if self._checks else {})
+        join = joining(self.program, self.lowered)
+        kernel = prepared.kernels[join] if join else None
+        self._errors = StepErrors(cuda, self.program, self.lowered, scratch, at[ERRORS], kernel)
+        self._launching = Launching(
+            self.lowered, prepared.kernels, self.ranks, scratch.address + at["own"],
+            self._errors.places, self._errors.failed,
+        )  # fmt: skip
         self._results = Results(cuda, {n: x for n, _, x in self._outputs()})
         self._views = list(self._output_views())
         self._bind_host()
-        self._graphs: dict[Hashable, CapturedStep] = {}
+        self._graphs: dict[Hashable, Any] = {}
         self.staged: object | None = None  # the key of the supply that pinned memory holds
         self.fed = {x.source for x in self.program.instructions if isinstance(x, Feed)}
         ranges = {n: self.program.buffers[b].ranges for n, b in self.program.outputs.items()}
@@ -91,8 +79,9 @@ class CupyStep:
 
     # -- a step -----------------------------------------------------------------------------------
 
-    def run(self, supply: Supply, committing: Callable[[], None]) -> dict[str, Array]:
-        """One step; the outputs. committing: called before the first write of a variable"""
+    def run(self, supply: Supply, committing: Committing) -> dict[str, Array]:
+        """One step; the outputs. committing: told that variables are about to be written; and, if
+        the step has failed, whether they were"""
         if self.hosted or supply.key is None:
             self._run_pieces(supply, committing)
         else:
@@ -100,16 +89,12 @@ class CupyStep:
             self.replay(supply, lambda: supply, committing)
         return self._arrays()
 
-    def replay(
-        self, supply: Supply, whole: Callable[[], Supply], committing: Callable[[], None]
-    ) -> None:
-        """Run the graphs of a step whose batch was staged. whole: the batch, to tell an error"""
-        graphs = self._graphs.get(supply.key) or self._capture(supply)
-        graphs.body.launch(self._stream)
-        self._look(whole)
-        committing()
-        graphs.commit.launch(self._stream)
-        self._stream.synchronize()
+    def replay(self, supply: Supply, whole: Callable[[], Supply], committing: Committing) -> None:
+        """Run the graph of a step whose batch was staged. whole: the batch, to tell an error"""
+        graph = self._graphs.get(supply.key) or self._capture(supply)
+        committing(True)
+        graph.launch(self._stream)
+        self._end(whole, committing)
 
     def outputs(self, supply: Supply) -> dict[str, Array]:
         """The outputs of the last step, without the entries of examples that it did not have."""
@@ -125,35 +110,41 @@ class CupyStep:
             n: array_on(b, self._results.bytes(n), 0, layout).copy() for n, b, layout in self._views
         }
 
-    def _capture(self, supply: Supply) -> CapturedStep:
-        """The graphs of steps with so many examples."""
+    def _capture(self, supply: Supply) -> Any:
+        """The graph of steps with so many examples."""
         if len(self._graphs) >= MOST_GRAPHS:
             self._graphs.clear()
-        last = len(self.lowered.parts) - 1
-
-        def body() -> None:
-            self._staging.copy(self._stream)
-            self._forget_errors()
-            for part in range(last):
-                self._launch_part(part, supply)
-            self._found.copy(self._stream)
-
-        def commit() -> None:
-            self._launch_part(last, supply)
-            self._results.copy(self._stream)
-
-        graphs = CapturedStep(self._captured(body), self._captured(commit))
-        self._graphs[supply.key] = graphs
-        return graphs
-
-    def _captured(self, what: Callable[[], None]) -> Any:
-        """What the stream is given in a call, as a graph."""
         self._stream.begin_capture()
         try:
-            what()
+            self._give(supply)
         finally:
             graph = self._stream.end_capture()
+        self._graphs[supply.key] = graph
         return graph
+
+    def _give(self, supply: Supply) -> None:
+        """Give the stream all of a step."""
+        *body, last = range(len(self.lowered.parts))
+        self._staging.copy(self._stream)
+        self._errors.forget(self._stream)
+        for part in body:
+            self._launch_part(part, supply)
+        self._errors.join(self._stream)
+        self._launch_part(last, supply)
+        self._copy_back()
+
+    def _copy_back(self) -> None:
+        self._results.copy(self._stream)
+        self._errors.copy(self._stream)
+
+    def _end(self, whole: Callable[[], Supply], committing: Committing) -> None:
+        """Wait for the end of a step. Raise the first error of its checks, if one has failed: it
+        has written variables only if no check before the first write failed."""
+        self._stream.synchronize()
+        wrong = self._errors.found()
+        if wrong is not None:
+            committing(not self._errors.stopped)
+            raise self._error(wrong, whole())
 
     def _launch_part(self, part: int, supply: Supply) -> None:
         for turn in self._launching.turns(part, supply):
@@ -195,20 +186,20 @@ class CupyStep:
 
     # -- piece by piece ---------------------------------------------------------------------------
 
-    def _run_pieces(self, supply: Supply, committing: Callable[[], None]) -> None:
+    def _run_pieces(self, supply: Supply, committing: Committing) -> None:
         """A step without graphs: where the host has a part in it, or does not know yet how long the
         batch is."""
         *body, last = range(len(self.lowered.parts))
         self.staged = None
-        self._forget_errors()
+        self._errors.forget(self._stream)
         for part in body:
             self._run_part(part, supply)
-        self._found.copy(self._stream)
-        self._look(lambda: supply)
-        committing()
+        self._errors.join(self._stream)
+        self._look(supply)
+        committing(True)
         self._run_part(last, supply)
-        self._results.copy(self._stream)
-        self._stream.synchronize()
+        self._copy_back()
+        self._end(lambda: supply, committing)
 
     def _run_part(self, part: int, supply: Supply) -> None:
         needed, n = self.lowered.needed[part], 8 * len(self.lowered.positions)
@@ -238,31 +229,24 @@ class CupyStep:
                 start = self._starts[token]
                 self._collectives.wait(start, ranks, turn, self._stream)
             case _:
-                self._found.copy(self._stream)
-                self._look(lambda: supply)  # an error that comes first is told first
+                self._look(supply)  # an error that comes first is told first
                 for k in ranks:
                     self._hosts[k].run(x, turn, supply, self._stream)
 
     # -- errors -----------------------------------------------------------------------------------
 
-    def _forget_errors(self) -> None:
-        block, start, size = self._errors
-        if self._checks:
-            block.at(start).memset_async(0, size, self._stream)
-
-    def _look(self, supply: Callable[[], Supply]) -> None:
-        """Raise the first error that was noted, if the program has checks: wait for them."""
-        if not self._checks:
+    def _look(self, supply: Supply) -> None:
+        """Raise the first error that was noted so far, if the program has checks: wait for them."""
+        if not self.lowered.checks:
             return
+        self._errors.copy(self._stream)
         self._stream.synchronize()
-        words = self._noted.words
-        words[:] = self._found.bytes(ERRORS).view(np.int64).reshape(words.shape)
-        if self._noted.failed:
-            raise self._error(supply())
+        wrong = self._errors.found()
+        if wrong is not None:
+            raise self._error(wrong, supply)
 
-    def _error(self, supply: Supply) -> GraphcError:
-        """The error of the first check that failed, with the place of the value if it is found."""
-        wrong = self._noted.first()
+    def _error(self, wrong: Wrong, supply: Supply) -> GraphcError:
+        """The error of a check that failed, with the place of the value if it is found."""
         rank, turn = divmod(wrong.row, self.program.mesh.turns)
         at = self.ranks[rank]
         variable = partial(at.variable, stream=self._stream)

@@ -22,27 +22,30 @@ class BoundLaunch:
     """A kernel with its arguments, which are addresses."""
 
     kernel: LoadedKernel
-    arguments: tuple[int, ...]
+    params: tuple[int, ...]
+    own: int
+    errors: int
+    failed: int
 
     def run(self, stream: Any) -> None:
         """Launch it; it runs when what the stream was given before is done."""
-        x = self.kernel
-        x.function((x.blocks,), (x.threads,), self.arguments, x.shared, stream=stream)
+        self.kernel.launch(self.params, self.own, self.errors, self.failed, stream)
 
 
 class Launching:
     """Binds calls to the memory of ranks.
 
-    own, errors: addresses of memory that kernels use only while they run, and of the words in which
-    checks note errors: those of the first rank and turn, and the bytes from one to the next
+    own, errors, failed: addresses of memory that kernels use only while they run; of the words in
+    which checks note errors: those of the first rank and turn, and the bytes from one to the next;
+    and of the word that keeps what writes variables from running
     """
 
     def __init__(
         self, lowered: Lowered, kernels: Mapping[LoopKernel, LoadedKernel],
-        ranks: Sequence[BoundRank], own: int, errors: tuple[int, int],
+        ranks: Sequence[BoundRank], own: int, errors: tuple[int, int], failed: int,
     ) -> None:  # fmt: skip
         self._lowered, self._kernels, self._ranks = lowered, kernels, ranks
-        self._own, self._errors = own, errors
+        self._own, self._errors, self._failed = own, errors, failed
         self._turns = ranks[0].site.program.mesh.turns
 
     def turns(self, part: int, supply: Supply) -> range:
@@ -57,7 +60,7 @@ class Launching:
         for call in line.calls:
             kernel = self._kernels[call.kernel]
             for rank in ranks if kernel.blocks else ():
-                yield self._launch(call, kernel, rank, turn, supply)
+                yield self._launch(call, kernel, rank, part, turn, supply)
 
     def ranks(self, part: int, turn: int, supply: Supply) -> Iterable[BoundRank]:
         """The ranks that run a part in a turn."""
@@ -71,14 +74,16 @@ class Launching:
         return range(rank.site.turns(supply) if self.is_loop(part) else 1)
 
     def _launch(
-        self, call: KernelCall, kernel: LoadedKernel, rank: BoundRank, turn: int, supply: Supply
-    ) -> BoundLaunch:
+        self, call: KernelCall, kernel: LoadedKernel, rank: BoundRank, part: int, turn: int,
+        supply: Supply,
+    ) -> BoundLaunch:  # fmt: skip
         def address(p: Pointer) -> int:
             return self._base(p.memory, rank, turn, supply) + p.offset
 
         begin, step = self._errors
         errors = begin + (rank.number * self._turns + turn) * step
-        return BoundLaunch(kernel, (*map(address, call.arguments), self._own, errors))
+        failed = self._failed if part == len(self._lowered.parts) - 1 else 0
+        return BoundLaunch(kernel, tuple(map(address, call.arguments)), self._own, errors, failed)
 
     def _base(self, memory: int, rank: BoundRank, turn: int, supply: Supply) -> int:
         """Where a memory begins, as a rank sees it."""

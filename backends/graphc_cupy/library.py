@@ -13,8 +13,7 @@ from graphc.lowering.kernel.code import LoopKernel
 class LoadedKernel:
     """A kernel on the GPU, and how it is launched.
 
-    function: cupy's; it takes a pointer for each parameter, one to memory of its own, and one to
-              the words in which checks note errors
+    function: cupy's; it takes the pointers that `launch` is given
     blocks:   of so many threads; 0: there is nothing to do
     shared:   bytes of fast memory that the threads of a block share
     own:      bytes of memory of its own, of all blocks
@@ -25,6 +24,15 @@ class LoadedKernel:
     threads: int
     shared: int
     own: int
+
+    def launch(
+        self, params: Sequence[int], own: int, errors: int, failed: int, stream: Any
+    ) -> None:
+        """Give it to a stream. All but the stream are addresses: of what parameters point to, of
+        memory of its own, of the words in which checks note errors, and of the word that keeps it
+        from running where that is not 0 (0: nothing does)"""
+        arguments = (*params, own, errors, failed)
+        self.function((self.blocks,), (self.threads,), arguments, self.shared, stream=stream)
 
 
 Loader: TypeAlias = Callable[[Sequence[LoopKernel]], list[LoadedKernel]]

@@ -11,7 +11,6 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from graphc_numpy.native.memory import share
-from graphc_numpy.native.step.error_checks import FailedChecks
 
 import graphc.support.config as config
 from graphc.lowering import target as targets
@@ -22,7 +21,7 @@ from graphc.runtime.backends.backend import Programs
 from graphc.runtime.transports.transport import Communicator
 from graphc.support.errors import GraphcError
 from graphc_cupy.device import CupyDevice
-from graphc_cupy.graph import ERRORS
+from graphc_cupy.failing import ERRORS, error_bytes, joining
 from graphc_cupy.library import Gpu, LoadedKernel, kernels_on
 from graphc_cupy.memory import BlockLayout, SharedSizes
 from graphc_cupy.ranks import staged
@@ -91,12 +90,12 @@ class CupyLoaded:
             from graphc.lowering.kernel_listing import listing
 
             print(listing(program, lowered), file=sys.stderr)
-        kernels = kernels_on(self.gpu, list(_kernels(lowered)))
+        join = joining(program, lowered)
+        kernels = kernels_on(self.gpu, [*_kernels(lowered), *([join] if join else [])])
         before = BlockLayout.of(staged(program, lowered))
-        rows = program.mesh.devices * program.mesh.turns
         sizes = {
             "staged": before.size,
-            ERRORS: FailedChecks(program, lowered, {}, rows).words.nbytes,
+            ERRORS: error_bytes(program, lowered),
             "own": max((k.own for k in kernels.values()), default=0),
         }
         return Prepared(program, lowered, kernels, before, BlockLayout.of(sizes.items()))

@@ -3,9 +3,11 @@
 A kernel is printed as a block function (see `threads`). Its entry gives each block its share of the
 units:
 
-    void name(ptr params..., ptr own, ptr errors)
+    void name(ptr params..., ptr own, ptr errors, ptr failed)
 
-own: `KernelLaunch.own` bytes for each block, one piece after the other
+own:    `KernelLaunch.own` bytes for each block, one piece after the other
+failed: null, or an i64: where it is not 0, the kernel does nothing. What writes variables is
+        launched so, since nobody looks at the checks before the step is over.
 """
 
 from __future__ import annotations
@@ -14,12 +16,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from graphc_llvm.folding import FoldingBuilder
-from graphc_llvm.vectors import I8, INT32, POINTER, VOID, Printer, index
+from graphc_llvm.vectors import I8, INT32, INT64, POINTER, VOID, Printer, index
 from llvmlite import ir
 
 from graphc.lowering.kernel.code import Gemm, IndexLinks, LineKernel, LoopKernel, Nest, TiledKernel
 from graphc_cupy.ptx import lines, links, nests, products, tiled
 from graphc_cupy.ptx.threads import BlockMachine, BlockThreads, meets, shared_bytes
+
+EXTRA = 3  # pointers that an entry has behind its parameters
 
 # Threads of a block that can all have as many registers as code can name: 255 of 65,536 each. Their
 # number is left open: told of it, the assembler either spills registers for the sake of more blocks
@@ -83,22 +87,36 @@ def print_entry(
     units, grain = printer.units(kernel), printer.grain(kernel, machine)
     own = printer.own_bytes(kernel)
     function = printer.print(module, kernel, f"{name}_block", machine)
-    entry = ir.Function(module, ir.FunctionType(VOID, [POINTER] * (len(kernel.params) + 2)), name)
+    pointers = [POINTER] * (len(kernel.params) + EXTRA)
+    entry = ir.Function(module, ir.FunctionType(VOID, pointers), name)
     entry.attributes.add("convergent")
     if machine.gpu:
         entry.calling_convention = "ptx_kernel"
         if machine.threads > UNLIMITED:
             _limit_threads(module, entry, machine.threads)
     p = Printer(FoldingBuilder(entry.append_basic_block("entry")), machine.target)
-    *pointers, memory, errors = entry.args
+    *params, memory, errors, failed = entry.args
+    _return_if(p.b, failed)
     block = BlockThreads(p, machine).block()
     begin = p.b.mul(block, index(grain))
     end = p.smaller(p.b.add(begin, index(grain)), index(units))
     mine = p.b.gep(memory, [p.b.mul(block, index(own))], source_etype=I8)
-    p.b.call(function, [*pointers, begin, end, mine, errors])
+    p.b.call(function, [*params, begin, end, mine, errors])
     p.b.ret_void()
     blocks = -(-units // grain)
     return KernelLaunch(name, blocks, machine.threads, shared_bytes(function), own, meets(function))
+
+
+def _return_if(b: ir.IRBuilder, failed: ir.Value) -> None:
+    """Return where a pointer is not null, and what it points to is not 0."""
+    asked, over, begin = (b.append_basic_block(x) for x in ("asked", "over", "begin"))
+    b.cbranch(b.icmp_unsigned("!=", failed, ir.Constant(POINTER, None)), asked, begin)
+    b.position_at_end(asked)
+    word = b.load(failed, typ=INT64, align=8)
+    b.cbranch(b.icmp_unsigned("!=", word, ir.Constant(INT64, 0)), over, begin)
+    b.position_at_end(over)
+    b.ret_void()
+    b.position_at_end(begin)
 
 
 def _limit_threads(module: ir.Module, entry: ir.Function, threads: int) -> None:
@@ -108,4 +126,7 @@ def _limit_threads(module: ir.Module, entry: ir.Function, threads: int) -> None:
         module.add_named_metadata("nvvm.annotations", [entry, name, ir.Constant(INT32, n)])
 
 
-__all__ = ["PRINTERS", "KernelLaunch", "KernelPrinter", "print_entry", "print_kernel", "printer_of"]
+__all__ = [
+    "EXTRA", "PRINTERS", "KernelLaunch", "KernelPrinter", "print_entry", "print_kernel",
+    "printer_of",
+]  # fmt: skip

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from graphc_cupy.ptx.kernels import KernelLaunch, print_entry
+from graphc_cupy.ptx.kernels import EXTRA, KernelLaunch, print_entry
 from graphc_cupy.ptx.targets import on_processor
 from graphc_cupy.ptx.threads import RECORD, BlockMachine
 from graphc_llvm.vectors import INT64, POINTER, VOID, index
@@ -161,9 +161,12 @@ class Emulated:
     launch: KernelLaunch
     stacks: Array
 
-    def run(self, pointers: Sequence[int], own: int, errors: int, backwards: bool = False) -> None:
+    def run(
+        self, pointers: Sequence[int], own: int, errors: int, failed: int = 0,
+        backwards: bool = False,
+    ) -> None:  # fmt: skip
         """All blocks, on memory at these addresses; `backwards`: the last thread goes first."""
-        given = (ctypes.c_void_p * (len(pointers) + 2))(*pointers, own, errors)
+        given = (ctypes.c_void_p * (len(pointers) + EXTRA))(*pointers, own, errors, failed)
         blocks = range(self.launch.blocks)
         guard, record, meet = Guard(backwards), self._record(), self._address("meet")
         shared = guard.block(self.launch.shared)
@@ -194,7 +197,7 @@ class Emulated:
         errors = guard.copy(np.zeros((ERRORS, 2), np.int64))
         own = guard.block(self.launch.own * self.launch.blocks)
         mine = [copies[x.ctypes.data] for x in arrays]
-        self.run([x.ctypes.data for x in mine], own.ctypes.data, errors.ctypes.data, front)
+        self.run([x.ctypes.data for x in mine], own.ctypes.data, errors.ctypes.data, 0, front)
         guard.check()
         return [errors, *mine]
 
@@ -233,7 +236,7 @@ def compile_on_cpu(kernel: LoopKernel, threads: int = 256) -> Emulated:
     """Print a kernel and its entry for this processor, and compile them."""
     machine, module = host_machine(threads), ir.Module("blocks")
     launch = print_entry(module, kernel, "kernel", machine)
-    _print_body(module, len(kernel.params) + 2)
+    _print_body(module, len(kernel.params) + EXTRA)
     return compile_module(str(module), launch)
 
 

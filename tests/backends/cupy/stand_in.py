@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from backends.cupy.on_cpu import Emulated, compile_on_cpu
 from graphc_cupy.library import Gpu, LoadedKernel
+from graphc_cupy.ptx.kernels import EXTRA
 from graphc_llvm.vectors import INT64, POINTER, VOID, index
 from graphc_numpy.native import machine
 from graphc_numpy.native.step.regions import kernel_printers
@@ -231,13 +232,13 @@ class StandIn:
     def _printed(self, kernels: Sequence[LoopKernel]) -> list[LoadedKernel]:
         """By the GPU's printers, block by block."""
         return [
-            self._emulated(compile_on_cpu(kernel), len(kernel.params) + 2) for kernel in kernels
+            self._emulated(compile_on_cpu(kernel), len(kernel.params) + EXTRA) for kernel in kernels
         ]
 
     def _emulated(self, x: Emulated, pointers: int) -> LoadedKernel:
         def call(*args: int) -> None:
-            *params, own, errors = args
-            x.run(params, own, errors)
+            *params, own, errors, failed = args
+            x.run(params, own, errors, failed)
 
         at, function = x.launch, Function(self, call, pointers)
         return LoadedKernel(function, at.blocks, at.threads, at.shared, at.own * at.blocks)
@@ -262,17 +263,19 @@ class StandIn:
         symbols = machine.load("\n".join(["stand-in", *map(repr, kernels)]), make, names)
         return [
             LoadedKernel(
-                self._native(symbols, name, len(kernel.params) + 2),
+                self._native(symbols, name, len(kernel.params) + EXTRA),
                 int(printers.units(kernel) > 0), 1, 0, printers.scratch_bytes(kernel),
             )
             for name, kernel in zip(names, kernels, strict=True)
         ]  # fmt: skip
 
     def _native(self, symbols: machine.Symbols, name: str, pointers: int) -> Function:
-        function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * pointers)(symbols[name])
+        function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (pointers - 1))(symbols[name])
 
         def call(*args: int) -> None:
-            function(*args)
+            *given, failed = args
+            if not failed or not ctypes.c_int64.from_address(failed).value:
+                function(*given)
             assert symbols  # whose code it is
 
         return Function(self, call, pointers)

@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("llvmlite")
 
-from backends.cupy.on_cpu import POSSIBLE, Parted, run_on_cpu
+from backends.cupy.on_cpu import POSSIBLE, Parted, compile_on_cpu, run_on_cpu
 from backends.native.harness import run_kernel
 from backends.native.test_nests import CASES, adding, folding, numbers, softmax, strides
 from backends.native.test_rows import IDS
@@ -182,6 +182,29 @@ def test_a_wrong_index_is_noted_with_one_of_the_values_that_were_wrong() -> None
     errors = run_on_cpu(nest, arrays := [ids, np.zeros(800, np.int32)])
     assert errors[2].tolist() in ([1, 9], [1, -3]) and not errors[:2].any()
     np.testing.assert_array_equal(arrays[1], ids.clip(0, 4))
+
+
+def test_a_kernel_does_nothing_where_a_check_has_failed() -> None:
+    code = (Load(0, Access(0, (1,))), Apply(1, "neg", (0,), F32), Store(Access(0, (1,)), 1))
+    nest = Nest((Parameter(F32, True),), (300,), (), (Phase(False, code),))
+    compiled, x = compile_on_cpu(nest), np.ones(300, np.float32)
+    for failed, wanted in ((1, 1), (-(1 << 40), 1), (0, -1)):
+        word = np.array([failed])
+        compiled.run([x.ctypes.data], 0, 0, word.ctypes.data)
+        assert (x == wanted).all()
+
+
+@pytest.mark.parametrize("count", [2, 70, 5000])
+def test_one_word_tells_whether_any_check_has_failed(count: int) -> None:
+    every = Phase(True, (Load(0, Access(0, (1,))), RowReduction(1, "max", 0, I64, 0)))
+    result = Phase(False, (Store(Access(1, (0,)), 1),))
+    nest = Nest((Parameter(I64), Parameter(I64, True)), (), (count,), (every, result), "columns")
+    for words in ({}, {0: 1}, {count - 2: 1, count - 1: -9}):
+        x, found = np.zeros(count, np.int64), np.zeros(1, np.int64)
+        for place, value in words.items():
+            x[place] = value
+        run_on_cpu(nest, [x, found])
+        assert bool(found[0]) == bool(words)
 
 
 @pytest.mark.parametrize("dtype", [I32, pytest.param(I64, marks=pytest.mark.slow)], ids=str)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from backends.cupy.stand_in import Misuse, StandIn
 from backends.cupy.steps import Batch, batch, engine, on, plan, trained
+from graphc_cupy.failing import StepErrors
 
 from graphc.lowering.kernel.lowered import Host
 from graphc.lowering.lower import lower
@@ -57,7 +58,7 @@ def test_in_a_step_only_the_batch_goes_in_and_the_outputs_come_out() -> None:
     del made
     assert cuda.blocks.bytes == cuda.pinned.bytes == 0  # nothing is left behind the end
     fed = sum(x.nbytes for x in given.values())
-    assert times["graph"] == 2 and times["in"] == 1
+    assert times["graph"] == 1 and times["in"] == 1
     assert times["out"] == 1 + len(plan(strategy).training.outputs)  # the words of checks, too
     assert fed <= size["in"] < fed + 4096 and size["out"] < 1024
 
@@ -77,6 +78,63 @@ def test_a_step_whose_check_fails_leaves_the_variables_and_tells_the_place() -> 
             made.step(wrong)
         assert all(np.array_equal(x, before[n]) for n, x in made.variables().items())
         made.step(batch())  # and nothing is left of it
+
+
+WRONG_INDEX = [
+    "one_device", "accumulate(4)", "mirrored(2) * accumulate(2) * reproducible(8)",
+    "zero(2, stage=3)", "tensor_split(2)", "central_storage(3)", "parameter_server(2, 1)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "strategy", [pytest.param(x, marks=[pytest.mark.ci] if k else []) for k, x in enumerate(WRONG_INDEX)]
+)  # fmt: skip
+@pytest.mark.parametrize("fast", [False, True])
+def test_a_step_with_a_wrong_index_changes_no_bit_of_any_variable(
+    strategy: str, fast: bool
+) -> None:
+    check_wrong_index(strategy, fast)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", WRONG_INDEX)
+def test_kernels_of_a_gpu_write_no_variable_behind_a_wrong_index(strategy: str) -> None:
+    check_wrong_index(strategy, fast=False, printed=True)
+
+
+def check_wrong_index(strategy: str, fast: bool, printed: bool = False) -> None:
+    cuda = StandIn(printed)
+    with engine(strategy, on(cuda)) as made:
+        made.step(batch())
+        path = made.fast_path("train", ("x", "y"))
+        before = {name: x.tobytes() for name, x in made.variables().items()}
+        for row in (0, 77, 255):
+            wrong = {k: v.copy() for k, v in batch(256, 1).items()}
+            wrong["y"][row] = -1
+            with pytest.raises(GraphcError, match=f"label -1 .* in row {row}"):
+                _ = path.step(wrong) if fast and path else made.step(wrong)
+            left = {name: x.tobytes() for name, x in made.variables().items()}
+            assert left == before
+        found = made.step(batch(256, 2))["loss"]
+    with engine(strategy, on(StandIn())) as other:
+        other.step(batch())
+        assert other.step(batch(256, 2))["loss"].tobytes() == found.tobytes()
+
+
+def test_a_kernel_that_runs_behind_a_wrong_index_would_be_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(StepErrors, "join", lambda self, stream: None)
+    with engine("one_device", on(StandIn())) as made:
+        before = made.variables()
+        wrong = {k: v.copy() for k, v in batch().items()}
+        wrong["y"][0] = 10
+        with pytest.raises(GraphcError, match="label 10"):
+            made.step(wrong)
+        with pytest.raises(GraphcError, match="label 10"):  # it can't be used any more
+            made.variables()
+        left = made._devices[0]
+        assert any(not np.array_equal(left.get(n), x) for n, x in before.items())
 
 
 @pytest.mark.ci

@@ -1,0 +1,94 @@
+"""How a step that fails leaves the variables as they were, though nobody looks before its end.
+
+Kernels note what checks find in words of the GPU's memory. Behind the last kernel that comes before
+the first write of a variable, one more kernel makes a single word of all of them. What is launched
+after it does nothing where that word is not 0 (`ptx.kernels`). The words come back with the
+outputs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from graphc_numpy.native.step.error_checks import FailedChecks, Wrong, limits_of
+
+from graphc.ir.types import I64
+from graphc.lowering.kernel.code import Access, Load, Nest, Parameter, Phase, RowReduction, Store
+from graphc.lowering.kernel.lowered import Lowered
+from graphc.lowering.program.program import Program
+from graphc_cupy.library import LoadedKernel
+from graphc_cupy.memory import DeviceBlock, Results
+
+ERRORS = "errors"
+WORD = 8  # bytes
+
+
+def error_bytes(program: Program, lowered: Lowered) -> int:
+    """Bytes of the words of all checks, of all ranks and turns, and of the word that is made of
+    them; none where nothing is checked."""
+    words = _noted(program, lowered).words
+    return words.nbytes + WORD if lowered.checks else 0
+
+
+def joining(program: Program, lowered: Lowered) -> Nest | None:
+    """The kernel that makes one word of all: the largest, which is 0 if no check has failed, since
+    each check that fails sets one word to 1. None where nothing is checked."""
+    if not lowered.checks:
+        return None
+    count = _noted(program, lowered).words.size
+    every = Phase(True, (Load(0, Access(0, (1,))), RowReduction(1, "max", 0, I64, 0)))
+    result = Phase(False, (Store(Access(1, (0,)), 1),))
+    params = Parameter(I64), Parameter(I64, written=True)
+    return Nest(params, (), (count,), (every, result), "columns")
+
+
+def _noted(program: Program, lowered: Lowered) -> FailedChecks:
+    return FailedChecks(program, lowered, limits_of(lowered), _rows(program))
+
+
+def _rows(program: Program) -> int:
+    return program.mesh.devices * program.mesh.turns
+
+
+class StepErrors:
+    """The words of a program's checks. block, offset: where they lie on the GPU"""
+
+    def __init__(
+        self, cuda: Any, program: Program, lowered: Lowered, block: DeviceBlock, offset: int,
+        kernel: LoadedKernel | None,
+    ) -> None:  # fmt: skip
+        self._noted = _noted(program, lowered)
+        self._block, self._offset, self._kernel = block, offset, kernel
+        self._size = error_bytes(program, lowered)
+        self._results = Results(cuda, {ERRORS: (block, offset, self._size)} if self._size else {})
+        words = self._noted.words
+        self.places = block.address + offset, words.strides[0]
+        self.failed = self.places[0] + words.nbytes if self._size else 0
+
+    def forget(self, stream: Any) -> None:
+        """Begin a step: no check has failed."""
+        if self._size:
+            self._block.at(self._offset).memset_async(0, self._size, stream)
+
+    def join(self, stream: Any) -> None:
+        """Make `failed`, the word that kernels look at."""
+        if self._kernel is not None:
+            self._kernel.launch((self.places[0], self.failed), 0, 0, 0, stream)
+
+    def copy(self, stream: Any) -> None:
+        """Bring the words to the host."""
+        self._results.copy(stream)
+
+    def found(self) -> Wrong | None:
+        """The first error of what has come, once the stream was synchronized."""
+        if not self._size:
+            return None
+        came = self._results.bytes(ERRORS).view(np.int64)
+        self._noted.words[:] = came[:-1].reshape(self._noted.words.shape)
+        return self._noted.first() if self._noted.failed else None
+
+    @property
+    def stopped(self) -> bool:
+        """Whether what comes behind `join` has done nothing."""
+        return bool(self._size and self._results.bytes(ERRORS).view(np.int64)[-1])
