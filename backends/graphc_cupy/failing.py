@@ -17,7 +17,7 @@ from graphc.ir.types import I64
 from graphc.lowering.kernel.code import Access, Load, Nest, Parameter, Phase, RowReduction, Store
 from graphc.lowering.kernel.lowered import Lowered
 from graphc.lowering.program.program import Program
-from graphc_cupy.library import LoadedKernel
+from graphc_cupy.library import Launched
 from graphc_cupy.memory import DeviceBlock, Results
 
 ERRORS = "errors"
@@ -56,7 +56,7 @@ class StepErrors:
 
     def __init__(
         self, cuda: Any, program: Program, lowered: Lowered, block: DeviceBlock, offset: int,
-        kernel: LoadedKernel | None,
+        kernel: Launched | None,
     ) -> None:  # fmt: skip
         self._noted = _noted(program, lowered)
         self._block, self._offset, self._kernel = block, offset, kernel

@@ -1,8 +1,9 @@
 """A program on all ranks of a process: run piece by piece, or as CUDA graphs that are replayed.
 
 Where the host has no part in a step, all of it is one graph, which is captured for each number of
-examples, with the turns unrolled. Nobody looks at its checks before it is over: where one has
-failed, what writes variables does nothing (`failing`).
+examples, with the turns unrolled. The first step with so many is launched without one: so libraries
+have loaded what they load at their first use. Nobody looks at checks before a step is over: where
+one has failed, what writes variables does nothing (`failing`).
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ class CupyStep:
         self._views = list(self._output_views())
         self._bind_host()
         self._graphs: dict[Hashable, Any] = {}
+        self._seen = set[Hashable]()  # the numbers of examples that steps have had
         self.staged: object | None = None  # the key of the supply that pinned memory holds
         self.fed = {x.source for x in self.program.instructions if isinstance(x, Feed)}
         ranges = {n: self.program.buffers[b].ranges for n, b in self.program.outputs.items()}
@@ -91,9 +93,15 @@ class CupyStep:
 
     def replay(self, supply: Supply, whole: Callable[[], Supply], committing: Committing) -> None:
         """Run the graph of a step whose batch was staged. whole: the batch, to tell an error"""
-        graph = self._graphs.get(supply.key) or self._capture(supply)
+        key, graph = supply.key, self._graphs.get(supply.key)
+        if graph is None and key in self._seen:
+            graph = self._graphs[key] = self._captured(supply)
         committing(True)
-        graph.launch(self._stream)
+        if graph is not None:
+            graph.launch(self._stream)
+        else:
+            self._give(supply)
+            self._seen.add(key)
         self._end(whole, committing)
 
     def outputs(self, supply: Supply) -> dict[str, Array]:
@@ -110,7 +118,7 @@ class CupyStep:
             n: array_on(b, self._results.bytes(n), 0, layout).copy() for n, b, layout in self._views
         }
 
-    def _capture(self, supply: Supply) -> Any:
+    def _captured(self, supply: Supply) -> Any:
         """The graph of steps with so many examples."""
         if len(self._graphs) >= MOST_GRAPHS:
             self._graphs.clear()
@@ -119,7 +127,6 @@ class CupyStep:
             self._give(supply)
         finally:
             graph = self._stream.end_capture()
-        self._graphs[supply.key] = graph
         return graph
 
     def _give(self, supply: Supply) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from graphc.lowering.kernel.code import KernelCall, LoopKernel, Pointer
 from graphc.lowering.kernel.lowered import Lowered, Native
 from graphc.runtime.data.supply import Supply
-from graphc_cupy.library import LoadedKernel
+from graphc_cupy.library import Launched
 from graphc_cupy.ranks import BoundRank
 
 
@@ -21,7 +21,7 @@ from graphc_cupy.ranks import BoundRank
 class BoundLaunch:
     """A kernel with its arguments, which are addresses."""
 
-    kernel: LoadedKernel
+    kernel: Launched
     params: tuple[int, ...]
     own: int
     errors: int
@@ -41,7 +41,7 @@ class Launching:
     """
 
     def __init__(
-        self, lowered: Lowered, kernels: Mapping[LoopKernel, LoadedKernel],
+        self, lowered: Lowered, kernels: Mapping[LoopKernel, Launched],
         ranks: Sequence[BoundRank], own: int, errors: tuple[int, int], failed: int,
     ) -> None:  # fmt: skip
         self._lowered, self._kernels, self._ranks = lowered, kernels, ranks
@@ -74,7 +74,7 @@ class Launching:
         return range(rank.site.turns(supply) if self.is_loop(part) else 1)
 
     def _launch(
-        self, call: KernelCall, kernel: LoadedKernel, rank: BoundRank, part: int, turn: int,
+        self, call: KernelCall, kernel: Launched, rank: BoundRank, part: int, turn: int,
         supply: Supply,
     ) -> BoundLaunch:  # fmt: skip
         def address(p: Pointer) -> int:

@@ -6,7 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from graphc.lowering.kernel.code import LoopKernel
+from graphc.lowering import target as targets
+from graphc.lowering.kernel.code import Gemm, LoopKernel
+from graphc.lowering.target import LoweringTarget
+from graphc_cupy.cublas import Cublas, LibraryProduct
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,7 @@ class LoadedKernel:
 
 
 Loader: TypeAlias = Callable[[Sequence[LoopKernel]], list[LoadedKernel]]
+Launched: TypeAlias = LoadedKernel | LibraryProduct
 
 
 @dataclass(frozen=True)
@@ -43,15 +47,21 @@ class Gpu:
     """A GPU.
 
     cuda: `cupy.cuda`, or what stands for it in tests; load: makes functions of kernels
-    memory: the bytes that it has
+    memory: the bytes that it has; target: what is lowered for it; cublas: None if it is not there
     """
 
     cuda: Any
     load: Loader
     memory: int
+    target: LoweringTarget = targets.GPU
+    cublas: Cublas | None = None
 
 
-def kernels_on(gpu: Gpu, kernels: Sequence[LoopKernel]) -> dict[LoopKernel, LoadedKernel]:
-    """Each distinct kernel, loaded."""
-    distinct = list(dict.fromkeys(kernels))
-    return dict(zip(distinct, gpu.load(distinct), strict=True)) if distinct else {}
+def kernels_on(gpu: Gpu, kernels: Sequence[LoopKernel]) -> dict[LoopKernel, Launched]:
+    """Each distinct kernel, loaded; or for cuBLAS, if it is a product of the library's."""
+    distinct, found = dict.fromkeys(kernels), dict[LoopKernel, Launched]()
+    for kernel in distinct:
+        if gpu.cublas is not None and isinstance(kernel, Gemm) and kernel.library:
+            found[kernel] = gpu.cublas.loaded(kernel)
+    ours = [kernel for kernel in distinct if kernel not in found]
+    return found | (dict(zip(ours, gpu.load(ours), strict=True)) if ours else {})

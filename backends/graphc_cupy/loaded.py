@@ -13,7 +13,6 @@ from weakref import WeakValueDictionary
 from graphc_numpy.native.memory import share
 
 import graphc.support.config as config
-from graphc.lowering import target as targets
 from graphc.lowering.kernel.code import LoopKernel
 from graphc.lowering.kernel.lowered import Lowered, Native
 from graphc.lowering.program.program import Footprint, Program, by_kind, kinds_of_places
@@ -22,7 +21,7 @@ from graphc.runtime.transports.transport import Communicator
 from graphc.support.errors import GraphcError
 from graphc_cupy.device import CupyDevice
 from graphc_cupy.failing import ERRORS, error_bytes, joining
-from graphc_cupy.library import Gpu, LoadedKernel, kernels_on
+from graphc_cupy.library import Gpu, Launched, kernels_on
 from graphc_cupy.memory import BlockLayout, SharedSizes
 from graphc_cupy.ranks import staged
 
@@ -39,7 +38,7 @@ class Prepared:
 
     program: Program
     lowered: Lowered
-    kernels: Mapping[LoopKernel, LoadedKernel]
+    kernels: Mapping[LoopKernel, Launched]
     staged: BlockLayout
     scratch: BlockLayout
 
@@ -85,11 +84,11 @@ class CupyLoaded:
         from graphc.lowering.lower import lower
 
         shared: frozenset[str] | None = frozenset() if program.mesh.devices > 1 else None
-        lowered = lower(program, shared, target=targets.GPU)
+        lowered = lower(program, shared, target=self.gpu.target)
         if config.get().debug >= SHOW_KERNELS:
             from graphc.lowering.kernel_listing import listing
 
-            print(listing(program, lowered), file=sys.stderr)
+            print(listing(program, lowered, self.gpu.target), file=sys.stderr)
         join = joining(program, lowered)
         kernels = kernels_on(self.gpu, [*_kernels(lowered), *([join] if join else [])])
         before = BlockLayout.of(staged(program, lowered))

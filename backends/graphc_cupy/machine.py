@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -15,9 +16,14 @@ import llvmlite
 import llvmlite.binding as llvm
 from llvmlite import ir
 
+import graphc.support.config as config
+from graphc.lowering import target as targets
 from graphc.lowering.kernel.code import LoopKernel
 from graphc.runtime.machine.requirements import Requirement
+from graphc_cupy.cublas import Cublas
 from graphc_cupy.library import Gpu, LoadedKernel
+from graphc_cupy.nvidia_libraries import library
+from graphc_cupy.ptx import nvjitlink
 from graphc_cupy.ptx.assemble import assembler, code_of, ptx_of
 from graphc_cupy.ptx.kernels import KernelLaunch, print_entry
 from graphc_cupy.ptx.targets import GENERATIONS, TRIPLE, ptx_target
@@ -37,7 +43,7 @@ def missing() -> str | None:
 def requirements() -> tuple[Requirement, ...]:
     """What the backend needs, in the order in which it asks: what depends on a thing that is
     missing is not asked for."""
-    return (*_cuda(), _llvm(), _assembler())
+    return (*_cuda(), _llvm(), _assembler(), _cublas())
 
 
 def _cuda() -> Iterator[Requirement]:
@@ -103,13 +109,23 @@ def _llvm() -> Requirement:
 
 def _assembler() -> Requirement:
     """Without one, the driver assembles kernels in every process that starts."""
-    path = assembler()
-    if path is None:
-        return Requirement(
-            "assembler", problem="ptxas is not installed: the driver assembles kernels, each time",
-            mend="install NVIDIA's CUDA toolkit, and put ptxas on the PATH", needed=False,
-        )  # fmt: skip
-    return Requirement("assembler", path)
+    linker = nvjitlink.version()
+    if path := assembler():
+        return Requirement("assembler", path)
+    if linker:
+        return Requirement("assembler", f"nvJitLink {linker}")
+    return Requirement(
+        "assembler", problem="there is none: the driver assembles kernels, each time",
+        mend=f"{INSTALL}; or ptxas of NVIDIA's CUDA toolkit on the PATH", needed=False,
+    )  # fmt: skip
+
+
+def _cublas() -> Requirement:
+    """Without it, all products are made by kernels of ours."""
+    if (found := library("cublas")) is not None:
+        return Requirement("cuBLAS", Cublas(found).version)
+    problem = "cuBLAS is not installed: large products take longer"
+    return Requirement("cuBLAS", problem=problem, mend=INSTALL, needed=False)
 
 
 def _version(number: int) -> str:
@@ -134,7 +150,23 @@ def gpu() -> Gpu:
     name = generation(major, minor)
     assert name is not None, "the GPU is too old"
     assembles = _number(name) // 10 == major
-    return Gpu(cuda, partial(loaded, cuda, name, assembles), properties["totalGlobalMem"])
+    size, load = properties["totalGlobalMem"], partial(loaded, cuda, name, assembles)
+    products = cublas()
+    target = targets.GPU if products else replace(targets.GPU, library=None)
+    return Gpu(cuda, load, size, target, products)
+
+
+def cublas() -> Cublas | None:
+    """What makes large products, unless it is not installed, or GRAPHC_CUBLAS=0."""
+    chosen = config.get().cublas
+    functions = library("cublas") if chosen != "0" else None
+    return None if functions is None else Cublas(functions, tf32=chosen == "tf32")
+
+
+def cublas_text() -> str:
+    """What is told of `cublas`, behind a comma; '' if there is none."""
+    found = cublas()
+    return "" if found is None else f", cuBLAS {found.version}{' with TF32' if found.tf32 else ''}"
 
 
 def loaded(

@@ -56,6 +56,11 @@ output_option = click.option(
 )  # fmt: skip
 @click.option("--kernels", is_flag=True, help="Print the kernels that the compiled step runs.")
 @click.option(
+    "--target", type=click.Choice(["cpu", "gpu"]), default="cpu", show_default=True,
+    help="With --kernels: what they are made for. For a GPU, the list says which products the "
+    "library makes, and why not the others.",
+)  # fmt: skip
+@click.option(
     "--profile", type=click.Path(path_type=Path),
     help="File with what graphc profile --json has printed: its times on the page, as colors.",
 )  # fmt: skip
@@ -64,15 +69,15 @@ output_option = click.option(
 @output_option
 def show_command(
     file: Path, strategy: str | None, order: str | None, sparse: str | None, after: str, form: str,
-    level: str | None, program: str, kernels: bool, profile: Path | None, diff: bool,
-    output: Path | None,
+    level: str | None, program: str, kernels: bool, target: str, profile: Path | None,
+    diff: bool, output: Path | None,
 ) -> None:  # fmt: skip
     """Print or draw the graph of FILE (.gc) after a compiler pass.
 
     If FILE is a graph in text form (.gir), the graph itself is shown; if it is a .plan, its
-    instructions are printed. --kernels prints what runs on the CPU: the kernels, each with the
-    nodes that were fused into it, and the instructions that run in Python. --after nodes, fuse,
-    checks, kernels or row-tiling prints how they came about.
+    instructions are printed. --kernels prints what runs on the CPU, or on a GPU: the kernels, each
+    with the nodes that were fused into it, and the instructions that run in Python. --after nodes,
+    fuse, checks, kernels, row-tiling or library prints how they came about.
     """
     from graphc.inspect import FORMATS, Level
     from graphc.lowering.lower import STAGES
@@ -93,6 +98,8 @@ def show_command(
     if profile:
         raise click.UsageError("--profile belongs to the page: give --format html, too")
     kernels = kernels or after in STAGES
+    if _given("target") and not kernels:
+        raise click.UsageError("--target is for kernels: give --kernels, too")
 
     if form not in FORMATS:
         raise click.UsageError(f"there is no format '{form}'; known: {', '.join(FORMATS)}, html")
@@ -106,7 +113,7 @@ def show_command(
             )
         case _ if kernels:
             stage = after if after in STAGES else "memory"
-            text = _kernels(file, strategy, order, sparse, program, stage)
+            text = _kernels(file, strategy, order, sparse, program, stage, target)
         case ".plan":
             text = _instructions(file, program)
         case ".gir":
@@ -161,20 +168,21 @@ def _instructions(file: Path, program: str) -> str:
 
 def _kernels(
     file: Path, strategy: str | None, order: str | None, sparse: str | None, program: str,
-    stage: str,
+    stage: str, target: str,
 ) -> str:  # fmt: skip
     from graphc.compiler.driver import compile_module
     from graphc.frontend.language.load import load_module
     from graphc.lowering.kernel_listing import print_kernels
+    from graphc.lowering.target import TARGETS
     from graphc.plan.plan import load
     from graphc.strategies import parse_strategy
 
     if file.suffix == ".plan":
-        return print_kernels(_chosen(load(file), program), stage)
+        return print_kernels(_chosen(load(file), program), stage, TARGETS[target])
     with shown_warnings():
         module = load_module(file).ordered(order or "").with_sparse(sparse or "")
         plan = compile_module(module, parse_strategy(strategy) if strategy else None)
-    return print_kernels(_chosen(plan, program), stage)
+    return print_kernels(_chosen(plan, program), stage, TARGETS[target])
 
 
 def _chosen(plan: Plan, program: str) -> Program:

@@ -7,6 +7,7 @@ from functools import partial
 from math import prod
 from typing import TypeVar
 
+from graphc.lowering import target as targets
 from graphc.lowering.draft import Draft, Region
 from graphc.lowering.kernel.code import (
     Gemm,
@@ -18,6 +19,7 @@ from graphc.lowering.kernel.code import (
     TiledKernel,
 )
 from graphc.lowering.kernel.lowered import Host, Line, Lowered, Native
+from graphc.lowering.library import choice
 from graphc.lowering.lower import lower, stages
 from graphc.lowering.memory.layouts import layouts_of
 from graphc.lowering.nodes.facts import written_apart
@@ -26,23 +28,27 @@ from graphc.lowering.nodes.peers import alike
 from graphc.lowering.program.listing import print_instruction, title
 from graphc.lowering.program.program import Buffer, Program
 from graphc.lowering.program.strides import MemoryLayout
+from graphc.lowering.target import LoweringTarget
 
 T = TypeVar("T")
 
 
-def print_kernels(program: Program, after: str = "memory") -> str:
+def print_kernels(
+    program: Program, after: str = "memory", target: LoweringTarget | None = None
+) -> str:
     """The regions, as the devices of one process run them: a line for each kernel, and for what
     stays with the host.
 
     after: the stage of the lowering, one of `graphc.lowering.lower.STAGES`: before the kernels are
-    written, there is a line for each node
+    written, there is a line for each node; target: what the kernels are made for; None: a CPU
     """
     shared = None
     if program.mesh.devices > 1:
         shared = alike({program.name: program}) - written_apart(program)
     if after == "memory":
-        return listing(program, lower(program, shared))
-    return draft_listing(next(d for stage, d in stages(program, shared) if stage == after))
+        return listing(program, lower(program, shared, target=target), target)
+    every = stages(program, shared, target=target)
+    return draft_listing(next(d for stage, d in every if stage == after))
 
 
 def draft_listing(draft: Draft) -> str:
@@ -50,12 +56,12 @@ def draft_listing(draft: Draft) -> str:
     return "\n".join(_draft_lines(draft)) + "\n"
 
 
-def listing(program: Program, lowered: Lowered) -> str:
-    """The regions of a program that was lowered already."""
-    return "\n".join(_lines(program, lowered)) + "\n"
+def listing(program: Program, lowered: Lowered, target: LoweringTarget | None = None) -> str:
+    """The regions of a program that was lowered already. target: for what, if not for a CPU"""
+    return "\n".join(_lines(program, lowered, target or targets.CPU)) + "\n"
 
 
-def _lines(program: Program, lowered: Lowered) -> Iterator[str]:
+def _lines(program: Program, lowered: Lowered, target: LoweringTarget) -> Iterator[str]:
     yield f"program {program.name} on {program.mesh}"
     lines = (x for part in lowered.parts for x in part)
     calls = [c.kernel for x in lines if isinstance(x, Native) for c in x.calls]
@@ -63,9 +69,10 @@ def _lines(program: Program, lowered: Lowered) -> Iterator[str]:
     yield f"  {counts}, arena {lowered.arena} bytes"
     layouts = layouts_of(program.instructions, program.buffers)
     lies = partial(_location, lowered, layouts)
+    why = partial(_why_ours, target, program.mesh.leaves is not None)
     for name, part in _titled(program, lowered.parts):
         yield f"  {name}"
-        yield from _part(program, part, lies)
+        yield from _part(program, part, lies, why)
 
 
 def _draft_lines(draft: Draft) -> Iterator[str]:
@@ -131,7 +138,17 @@ def _location(lowered: Lowered, layouts: Mapping[int, MemoryLayout], buffer: Buf
     return f"@{pointer.offset + inside}" if kind == "arena" else f"@{kind}"
 
 
-def _part(program: Program, part: Sequence[Line], lies: Callable[[Buffer], str]) -> Iterator[str]:
+def _why_ours(target: LoweringTarget, exact: bool, kernel: LoopKernel) -> str:
+    """Why the library, if there is one, does not make a product."""
+    if target.library is None or not isinstance(kernel, Gemm) or kernel.library:
+        return ""
+    return f"  (our own kernel: {choice(kernel, target, exact).reason})"
+
+
+def _part(
+    program: Program, part: Sequence[Line], lies: Callable[[Buffer], str],
+    why: Callable[[LoopKernel], str],
+) -> Iterator[str]:  # fmt: skip
     for line in part:
         match line:
             case Host(instruction=x):
@@ -139,7 +156,7 @@ def _part(program: Program, part: Sequence[Line], lies: Callable[[Buffer], str])
             case Native(calls=calls):
                 where = _where(line)
                 for call in calls:
-                    yield f"    {call_line(call)}{where}"
+                    yield f"    {call_line(call)}{where}{why(call.kernel)}"
                     yield from _steps(call)
 
 
@@ -180,7 +197,8 @@ def _loops(kernel: LoopKernel) -> str:
             return f"fold    {_sizes(rows)} of {_sizes(columns)}"
         case Gemm(batch=batch, rows=rows, inner=inner, cols=cols):
             times = f"{prod(batch)} times " if prod(batch) > 1 else ""
-            return f"product {times}{prod(rows)}x{prod(cols)} over {prod(inner)}"
+            by = " by the library" if kernel.library else ""
+            return f"product {times}{prod(rows)}x{prod(cols)} over {prod(inner)}{by}"
         case IndexLinks(count=count):
             return f"links   {count}"
         case LineKernel(rows=rows, length=length):

@@ -14,6 +14,7 @@ from graphc.lowering.draft import Draft
 from graphc.lowering.fusion.checks_first import checks_first
 from graphc.lowering.fusion.stages import fuse, kernels
 from graphc.lowering.kernel.lowered import Lowered
+from graphc.lowering.library import to_library
 from graphc.lowering.memory.pointers import placed
 from graphc.lowering.nodes.regions import to_nodes
 from graphc.lowering.program.program import Program
@@ -26,6 +27,7 @@ STAGES = {  # in their order; `graphc show --after` prints what each leaves
     "checks": "what checks of indices need runs before the first write of a variable",
     "kernels": "groups become loops with statements over registers",
     "row-tiling": "kernels that pass the rows of large values to each other run block by block",
+    "library": "products that a library makes are taken apart from the code on their results",
     "memory": "what is left in memory gets its place in the arena",
 }
 
@@ -61,3 +63,5 @@ def stages(
     yield "kernels", draft
     tile(draft)
     yield "row-tiling", draft
+    to_library(draft)
+    yield "library", draft

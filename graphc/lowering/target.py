@@ -18,9 +18,11 @@ class LoweringTarget:
                its packing
     tiled:     bytes of a value that is worth a row tiling
     reread:    bytes of an operand that every tile may read again
+    library:   multiplications of a launch from which on a product is left to a library of products;
+               None: there is no library
 
-    The last four decide how sums over tiles are cut, and so the bits of results where nothing is
-    `reproducible`: targets that have them in common compute the same bits.
+    All from `cache` on decide how sums are cut and who makes them, and so the bits of results where
+    nothing is `reproducible`: targets that have them in common compute the same bits.
     """
 
     align: int
@@ -28,9 +30,12 @@ class LoweringTarget:
     tile_rows: int
     tiled: int
     reread: int
+    library: int | None = None
 
 
 # The cache is most of a second-level one.
 CPU = LoweringTarget(align=ALIGN, cache=3 << 18, tile_rows=16, tiled=1 << 18, reread=1 << 16)
-# cudaMalloc aligns blocks to 256 bytes, too. The rest is the CPU's, for its bits.
-GPU = replace(CPU, align=256)
+# cudaMalloc aligns blocks to 256 bytes, too. The rest is the CPU's, for its bits. A product of a
+# million multiplications is about as long as a launch; this was not measured.
+GPU = replace(CPU, align=256, library=1 << 20)
+TARGETS = {"cpu": CPU, "gpu": GPU}  # by the names that commands know

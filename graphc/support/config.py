@@ -6,6 +6,8 @@ GRAPHC_DUMP=dir     numbered IR files, one per pass
 GRAPHC_VERIFY=0..2  0 no verifier, 1 after every pass (default), 2 also print and parse back
 GRAPHC_NATIVE=0|1   whether the NumPy backend compiles steps to machine code
 GRAPHC_TARGET=name  what it compiles for: host (default), avx512, avx2, baseline
+GRAPHC_CUBLAS=0|1|tf32  whether cuBLAS makes large products on a GPU (default: 1); tf32: with
+                    factors of f32 rounded to TF32
 GRAPHC_THREADS=n    threads that all devices of a process have together (default: its cores)
 GRAPHC_CHECK_MEMORY=0|1  whether compiled steps check every address that they load or store
 GRAPHC_DEBUG_NANS=1 a step that gives a NaN or an infinity fails, and names what made the first one
@@ -40,6 +42,7 @@ class Config:
     verify: int = 1
     native: bool | None = None
     target: str = "host"
+    cublas: str = "1"
     threads: int = 0
     check_memory: bool = False
     cache: str = ""
@@ -68,6 +71,7 @@ def get() -> Config:
         verify=_number("GRAPHC_VERIFY", 1),
         native=_switch("GRAPHC_NATIVE"),
         target=os.environ.get("GRAPHC_TARGET", "") or "host",
+        cublas=_one_of("GRAPHC_CUBLAS", ("1", "0", "tf32")),
         threads=_number("GRAPHC_THREADS", 0),
         check_memory=bool(_switch("GRAPHC_CHECK_MEMORY")),
         cache=os.environ.get("GRAPHC_CACHE", ""),
@@ -119,6 +123,14 @@ def _number(name: str, default: int) -> int:
     if text and not text.isdecimal():
         raise GraphcError("G0707", f"{name} is '{text}'", help="it is a number: 0, 1, 2, ...")
     return int(text or default)
+
+
+def _one_of(name: str, values: tuple[str, ...]) -> str:
+    """One of some values; the first one if nothing is said."""
+    text = os.environ.get(name, "").strip() or values[0]
+    if text not in values:
+        raise GraphcError("G0707", f"{name} is '{text}'", help=f"it is {' or '.join(values)}")
+    return text
 
 
 def _switch(name: str) -> bool | None:

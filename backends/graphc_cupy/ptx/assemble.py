@@ -1,8 +1,8 @@
 """From a module of LLVM IR to what a GPU's driver loads, with a cache on disk.
 
 LLVM makes PTX, a text. Where NVIDIA's assembler `ptxas` is installed, it makes a cubin of that, and
-tells of each function how many registers it takes; else the driver assembles the text itself, when
-it is loaded.
+tells of each function how many registers it takes; or NVIDIA's library nvJitLink makes one. Else
+the driver assembles the text itself, when it is loaded.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from llvmlite import ir
 import graphc.support.config as config
 from graphc.support.errors import InternalError
 from graphc.support.object_cache import Objects, source_hash
+from graphc_cupy.ptx import nvjitlink
 
 LEVEL = 3  # of code generation; passes over the IR are not run, as for processors
 LONGEST = 600  # seconds that the assembler may take
@@ -111,15 +112,21 @@ def code_of(description: str, make: Callable[[], ir.Module], target: Target) -> 
     description contains all that `make` depends on; the hash of the generator's own sources and the
     target are added to it.
     """
-    kind, kept = assembler() or "ptx", Objects.at(config.cache_folder())
+    kind, kept = assembler() or nvjitlink.version() or "ptx", Objects.at(config.cache_folder())
     parts = [description, str(target), kind, generator()]
     key = hashlib.sha256("\n".join(parts).encode()).hexdigest()
     code = kept.read(key)
     if code is None:
         ptx = ptx_of(str(make()), target)
-        code = assembled(ptx, target.cpu)[0] if assembler() else ptx.encode()
+        code = _code(ptx, target.cpu)
         kept.write(key, code)
     return code
+
+
+def _code(ptx: str, generation: str) -> bytes:
+    if assembler():
+        return assembled(ptx, generation)[0]
+    return nvjitlink.linked(ptx, generation) if nvjitlink.version() else ptx.encode()
 
 
 @lru_cache(maxsize=1)

@@ -249,7 +249,8 @@ class Gemm:
     are multiplied and added in f32 and rounded once, or not at all if dtype is f32; subnormal
     numbers in products of bf16 may be taken for 0. The order of the additions depends on nothing
     but `inner` and the dtype: not on the other sizes, nor on the instruction set or the number of
-    threads.
+    threads; unless `library`: then a library may make the sums, in any order
+    (`lowering/library.py`).
     """
 
     params: tuple[Parameter, ...]
@@ -261,6 +262,7 @@ class Gemm:
     cols: tuple[int, ...]
     dtype: DType
     code: tuple[Statement, ...]
+    library: bool = False
 
     @property
     def work(self) -> int:

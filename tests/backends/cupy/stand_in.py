@@ -15,10 +15,13 @@ import ctypes
 import weakref
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from weakref import WeakValueDictionary
 
 import numpy as np
 from backends.cupy.on_cpu import Emulated, compile_on_cpu
+from backends.cupy.stand_in_cublas import StandInCublas
+from graphc_cupy.cublas import Cublas
 from graphc_cupy.library import Gpu, LoadedKernel
 from graphc_cupy.ptx.kernels import EXTRA
 from graphc_llvm.vectors import INT64, POINTER, VOID, index
@@ -27,6 +30,7 @@ from graphc_numpy.native.step.regions import kernel_printers
 from llvmlite import ir
 
 from graphc.lowering.kernel.code import LoopKernel
+from graphc.lowering.target import GPU
 
 ALIGN, FILL = 512, 0xFF  # what cudaMalloc may give: bytes of a NaN
 
@@ -139,6 +143,8 @@ class Stream:
 
     def __init__(self, cuda: StandIn) -> None:
         self._cuda = cuda
+        self.ptr = id(self)
+        cuda.streams[self.ptr] = self
         self._work: list[Callable[[], None]] = []
         self.captured: list[Callable[[], None]] | None = None
 
@@ -197,10 +203,18 @@ class StandIn:
 
     counts: what was done; blocks, pinned: the memory of the GPU and of the host
     printed: whether kernels are the GPU's; room: bytes of the GPU's memory
+    library: multiplications of a launch from which on a product is left to a library; None: there
+             is none
+    cublas:  whether what stands for cuBLAS makes these products; else kernels of ours do
     """
 
-    def __init__(self, printed: bool = False, room: int = 1 << 32) -> None:
+    def __init__(
+        self, printed: bool = False, room: int = 1 << 32, library: int | None = None,
+        cublas: bool = True,
+    ) -> None:  # fmt: skip
         self.counts, self.printed, self._room = Counts(), printed, room
+        self.streams: WeakValueDictionary[int, Stream] = WeakValueDictionary()
+        self._target, self._cublas = replace(GPU, library=library), cublas and library is not None
         self.blocks, self.pinned, self.freed = Ranges(), Ranges(), Ranges()
 
     def alloc(self, size: int) -> MemoryPointer:
@@ -282,4 +296,5 @@ class StandIn:
 
     @property
     def gpu(self) -> Gpu:
-        return Gpu(self, self.load, self._room)
+        cublas = Cublas(StandInCublas(self)) if self._cublas else None
+        return Gpu(self, self.load, self._room, self._target, cublas)

@@ -11,10 +11,10 @@ pytest.importorskip("llvmlite")
 import graphc_cupy
 from backends.native import test_sources
 from backends.native.test_nests import softmax
-from graphc_cupy.ptx import assemble
-from graphc_cupy.ptx.assemble import FunctionUsage, assembler, code_of, usage_of
+from graphc_cupy.ptx import assemble, nvjitlink
+from graphc_cupy.ptx.assemble import FunctionUsage, assembler, code_of, ptx_of, usage_of
 from graphc_cupy.ptx.kernels import print_entry
-from graphc_cupy.ptx.targets import ptx_target
+from graphc_cupy.ptx.targets import GENERATIONS, ptx_target
 from graphc_cupy.ptx.threads import BlockMachine
 from llvmlite import ir
 
@@ -80,3 +80,13 @@ def test_the_key_of_code_holds_all_sources_that_it_depends_on(
     found = test_sources.closure(("graphc.lowering.lower", "graphc_cupy.ptx.kernels"))
     left = {n for n, f in found.items() if not any(f.is_relative_to(s) for s in assemble.SOURCES)}
     assert {n for n in left if not test_sources._is_harmless(n)} == set()
+
+
+@pytest.mark.skipif(nvjitlink.version() is None, reason="nvJitLink is not installed")
+@pytest.mark.parametrize("generation", GENERATIONS)
+def test_nvjitlink_makes_cubins_too(generation: str) -> None:
+    module, machine = ir.Module("k"), BlockMachine(ptx_target(generation))
+    print_entry(module, softmax((3,), (70,), "columns"), "k", machine)
+    assert nvjitlink.linked(ptx_of(str(module), machine.target), generation).startswith(b"\x7fELF")
+    with pytest.raises(InternalError, match="nvJitLink does not take a kernel: ERROR"):
+        nvjitlink.linked("nonsense", generation)

@@ -8,9 +8,12 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from backends.cupy.stand_in import StandIn
+from backends.cupy.stand_in_cublas import StandInCublas
 from backends.cupy.steps import batch, engine, plan
 from graphc_cupy import BACKEND, CupyBackend, machine
 
+import graphc.support.config as config
 from graphc.ir.types import F32
 from graphc.lowering.kernel.code import Access, Apply, Load, Nest, Parameter, Phase, Store
 from graphc.lowering.kernel.lowered import Native
@@ -95,9 +98,38 @@ def test_an_llvm_without_ptx_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_an_assembler_the_driver_makes_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", cupy())
     monkeypatch.setattr(machine, "assembler", lambda: None)
+    monkeypatch.setattr(machine.nvjitlink, "version", lambda: None)
     assert BACKEND.available() is None
+    (lacks,) = (x for x in BACKEND.requirements() if x.name == "assembler")
+    assert "the driver assembles kernels" in lacks.problem and not lacks.needed
+
+
+def test_a_linker_as_a_library_is_an_assembler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", cupy())
+    monkeypatch.setattr(machine, "assembler", lambda: None)
+    monkeypatch.setattr(machine.nvjitlink, "version", lambda: "13.0")
+    assert {x.name: x.found for x in BACKEND.requirements()}["assembler"] == "nvJitLink 13.0"
+
+
+@pytest.mark.parametrize("chosen", ["1", "0", "tf32"])
+def test_large_products_are_the_librarys_unless_it_is_not_wanted(
+    chosen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    functions = StandInCublas(StandIn())
+    monkeypatch.setattr(machine, "library", lambda name: functions)
+    monkeypatch.setattr(config, "get", lambda: config.Config(cublas=chosen))
+    made = machine.cublas()
+    assert (made is None) == (chosen == "0")
+    told = {"1": ", cuBLAS 13.1", "0": "", "tf32": ", cuBLAS 13.1 with TF32"}[chosen]
+    assert machine.cublas_text() == told
+
+
+def test_without_cublas_all_products_are_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", cupy())
+    monkeypatch.setattr(machine, "library", lambda name: None)
+    assert BACKEND.available() is None and machine.cublas() is None
     last = BACKEND.requirements()[-1]
-    assert "the driver assembles kernels" in last.problem and not last.needed
+    assert last.name == "cuBLAS" and not last.needed and "graphc[cuda13]" in last.mend
 
 
 def test_a_machine_that_has_everything_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
-"""Which products cuBLAS can make, and how they are described to it.
+"""Which products a library of the BLAS can make, such as cuBLAS, and how they are described to it.
 
-cuBLAS knows matrices that lie column by column: entry (i, j) at `i + j * leading`. It makes
+It knows matrices that lie column by column: entry (i, j) at `i + j * leading`. It makes
 
     C[m, n] = op(A)[m, k] op(B)[k, n]        (op: as it lies, or transposed)
 
@@ -9,8 +9,8 @@ and each matrix has neighbors in memory along one of its two axes, and no two en
 A result whose columns lie apart is made as its transpose. What is left of axes of rows and columns
 that are not one is gone through as the batch is.
 
-If the code on the sums is more than a store of them, cuBLAS writes the sums to memory, dense in the
-order of the product's axes, and a nest goes on from there (`after_product`).
+If the code on the sums is more than a store of them, the library writes the sums to memory, dense
+in the order of the product's axes, and a nest goes on from there (`taken_apart`).
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ from graphc.lowering.kernel.axes import OF_SUM, LoopAxis, axes_of, merged, sizes
 from graphc.lowering.kernel.code import Access, Gemm, Load, Nest, Parameter, Phase, Store
 
 DTYPES = (F32, F64, F16, BF16)
+LARGEST = (1 << 31) - 1  # of the sizes, which are 32-bit integers
 _ONE = LoopAxis(1, (0, 0, 0))
 
 
 @dataclass(frozen=True)
-class CublasMatrix:
+class BlasMatrix:
     """A matrix behind parameter `slot`, from element `offset` on.
 
     leading: from a column in memory to the next; step: from a matrix of the batch to the next;
@@ -45,7 +46,7 @@ class CublasMatrix:
 
 
 @dataclass(frozen=True)
-class CublasForm:
+class BlasForm:
     """The arguments of a batched product, in elements.
 
     outer: (size, steps of a, b and c) of further axes: there is a call for each of their indices
@@ -57,21 +58,21 @@ class CublasForm:
     n: int
     k: int
     batch: int
-    a: CublasMatrix
-    b: CublasMatrix
-    c: CublasMatrix
+    a: BlasMatrix
+    b: BlasMatrix
+    c: BlasMatrix
     outer: tuple[tuple[int, tuple[int, ...]], ...] = ()
     adds: bool = False
     scratch: bool = False
 
     @property
     def calls(self) -> int:
-        """How often cuBLAS is called."""
+        """How often the library is called."""
         return prod(size for size, _ in self.outer)
 
 
-def cublas_form(product: Gemm) -> CublasForm | None:
-    """How cuBLAS makes a product; None if it can't, or if there is nothing to make."""
+def blas_form(product: Gemm) -> BlasForm | None:
+    """How the library makes a product; None if it can't, or if there is nothing to make."""
     left, right = (product.params[side.slot].dtype for side in (product.left, product.right))
     if left != right or left not in DTYPES or product.dtype not in (left, F32):
         return None
@@ -86,11 +87,14 @@ def cublas_form(product: Gemm) -> CublasForm | None:
     return replace(form, adds=store is not None and store.add, scratch=store is None)
 
 
-def after_product(product: Gemm) -> Nest:
-    """The code of a product as a nest, of sums that lie as `CublasForm.scratch` says."""
+def taken_apart(product: Gemm) -> tuple[Gemm, Nest]:
+    """A product that only stores its sums, dense, behind one more parameter; and a nest that loads
+    them there and goes on with the code."""
     place = _to_scratch(product).access
     params = (*product.params, Parameter(product.dtype))
-    return Nest(params, sizes(product), (), (Phase(False, (Load(0, place), *product.code)),))
+    after = Nest(params, sizes(product), (), (Phase(False, (Load(0, place), *product.code)),))
+    written = (*product.params, Parameter(product.dtype, written=True))
+    return replace(product, params=written, code=(_to_scratch(product),)), after
 
 
 def _only_store(product: Gemm) -> Store | None:
@@ -123,7 +127,7 @@ class _Planes:
     batch: LoopAxis
     outer: tuple[LoopAxis, ...]
 
-    def form(self, turned: bool) -> CublasForm | None:
+    def form(self, turned: bool) -> BlasForm | None:
         """With the result as it is, or turned: then the right operand is the first one."""
         order = (1, 0, 2) if turned else (0, 1, 2)
         rows, cols = (self.cols, self.rows) if turned else (self.rows, self.cols)
@@ -133,10 +137,13 @@ class _Planes:
             return None
         if any(0 in x.strides[2:] for x in (self.batch, *self.outer) if x.size > 1):
             return None  # two sums in one place
+        whole = (rows, cols, self.inner, self.batch)
+        if max(*(x.size for x in whole), *(x.leading for x in (a, b, c))) > LARGEST:
+            return None
         outer = tuple((x.size, tuple(x.strides[k] for k in order)) for x in self.outer)
-        return CublasForm(rows.size, cols.size, self.inner.size, self.batch.size, a, b, c, outer)
+        return BlasForm(rows.size, cols.size, self.inner.size, self.batch.size, a, b, c, outer)
 
-    def _matrix(self, k: int, along: LoopAxis, across: LoopAxis) -> CublasMatrix | None:
+    def _matrix(self, k: int, along: LoopAxis, across: LoopAxis) -> BlasMatrix | None:
         """Operand k, or the result (2), with the axes of its rows and of its columns."""
         (store,) = self.bare.code
         assert isinstance(store, Store)
@@ -145,7 +152,7 @@ class _Planes:
         for one, other in ((along, across), (across, along)):
             leading = other.strides[k] if other.size > 1 else one.size
             if (one.strides[k] == 1 or one.size == 1) and leading >= one.size and step >= 0:
-                return CublasMatrix(x.slot, x.offset, leading, step, one is across)
+                return BlasMatrix(x.slot, x.offset, leading, step, one is across)
         return None
 
 
@@ -172,4 +179,4 @@ def _chosen(axes: Sequence[LoopAxis]) -> Iterator[tuple[LoopAxis, list[LoopAxis]
         yield _ONE, []
 
 
-__all__ = ["CublasForm", "CublasMatrix", "after_product", "cublas_form"]
+__all__ = ["BlasForm", "BlasMatrix", "blas_form", "taken_apart"]

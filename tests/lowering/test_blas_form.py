@@ -1,4 +1,4 @@
-"""Products as they are described to cuBLAS: what NumPy makes of the description is the product."""
+"""Products as they are described to a BLAS: what NumPy makes of the description is the product."""
 
 from __future__ import annotations
 
@@ -30,30 +30,30 @@ from backends.native.test_products import (
     viewed,
     window,
 )
-from graphc_cupy.ptx.cublas_form import (
-    CublasForm,
-    CublasMatrix,
-    after_product,
-    cublas_form,
-)
 
 from graphc.ir.types import BF16, F32, I32
 from graphc.lowering.kernel.axes import sizes
+from graphc.lowering.kernel.blas_form import (
+    BlasForm,
+    BlasMatrix,
+    blas_form,
+    taken_apart,
+)
 from graphc.lowering.kernel.code import Access, Apply, Gemm, Load, Parameter, Store
 
 MOST = 1 << 27  # multiplications of a product that NumPy makes
 
 
-def matrix(memory: Array, x: CublasMatrix, shape: tuple[int, int], offset: int) -> Array:
-    """What cuBLAS takes: of `shape` as the product sees it, in memory column by column."""
+def matrix(memory: Array, x: BlasMatrix, shape: tuple[int, int], offset: int) -> Array:
+    """What a BLAS takes: of `shape` as the product sees it, in memory column by column."""
     rows, cols = shape[::-1] if x.transposed else shape
     assert x.leading >= rows
     seen = viewed(memory, (rows, cols), (1, x.leading), x.offset + offset)
     return seen.T if x.transposed else seen
 
 
-def multiply(form: CublasForm, memory: list[Array]) -> None:
-    """What cuBLAS does, by NumPy."""
+def multiply(form: BlasForm, memory: list[Array]) -> None:
+    """What it does, by NumPy."""
     shapes = (form.m, form.k), (form.k, form.n), (form.m, form.n)
     parts = form.a, form.b, form.c
     for outer in indices(*(range(size) for size, _ in form.outer)):
@@ -68,9 +68,9 @@ def multiply(form: CublasForm, memory: list[Array]) -> None:
             c[...] = (whole + c if form.adds else whole).astype(c.dtype)
 
 
-def check(product: Gemm, arrays: list[Array]) -> CublasForm | None:
+def check(product: Gemm, arrays: list[Array]) -> BlasForm | None:
     """If it fits, the description gives the product's sums, where they belong."""
-    form = cublas_form(product)
+    form = blas_form(product)
     if form is None:
         return None
     wanted = reference(product, *(arrays[s.slot] for s in (product.left, product.right)))
@@ -106,7 +106,7 @@ def test_a_description_gives_the_product(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_cublas_makes_what_lies_along_an_axis_of_each_matrix(seed: int) -> None:
+def test_a_blas_makes_what_lies_along_an_axis_of_each_matrix(seed: int) -> None:
     rng = np.random.default_rng(seed)
     batch: Sizes = ((), (3,), (2, 3))[seed % 3]
     orders = [tuple(int(k) for k in rng.permutation(len(batch) + 2)) for _ in range(3)]
@@ -165,16 +165,16 @@ def test_one_matrix_for_all_of_a_batch_makes_more_rows() -> None:
     assert form.calls * form.batch == 3 and 0 in (form.a.step, form.b.step)
 
 
-def test_what_cublas_can_not_make() -> None:
+def test_what_a_blas_can_not_make() -> None:
     base = contraction(((), (5,), (6,), (7,)))
-    assert cublas_form(contraction(((), (5,), (6,), (7,)), I32)) is None
-    assert cublas_form(contraction(((), (5,), (0,), (7,)))) is None
-    assert cublas_form(window(2, 8, 5, 9)) is None
-    assert cublas_form(replace(base, left=replace(base.left, rows=(0,)))) is None
-    assert cublas_form(replace(base, left=replace(base.left, rows=(12,), inner=(2,)))) is None
-    assert cublas_form(replace(base, right=replace(base.right, cols=(-1,), offset=6))) is None
+    assert blas_form(contraction(((), (5,), (6,), (7,)), I32)) is None
+    assert blas_form(contraction(((), (5,), (0,), (7,)))) is None
+    assert blas_form(window(2, 8, 5, 9)) is None
+    assert blas_form(replace(base, left=replace(base.left, rows=(0,)))) is None
+    assert blas_form(replace(base, left=replace(base.left, rows=(12,), inner=(2,)))) is None
+    assert blas_form(replace(base, right=replace(base.right, cols=(-1,), offset=6))) is None
     mixed = replace(base, params=(Parameter(BF16), *base.params[1:]))
-    assert cublas_form(mixed) is None
+    assert blas_form(mixed) is None
 
 
 def test_code_runs_on_sums_in_scratch_memory() -> None:
@@ -189,7 +189,7 @@ def test_code_runs_on_sums_in_scratch_memory() -> None:
     assert form is not None and form.scratch and form.c.slot == 4
     memory = [*arrays, np.zeros(70, np.float32)]
     multiply(form, memory)
-    run_nest(after_product(product), memory)
+    run_nest(taken_apart(product)[1], memory)
     sums = reference(product, *arrays[:2]) + arrays[3]
     found = viewed(memory[2], (2, 5, 7), (35, 1, 5))
     np.testing.assert_allclose(found, sums, rtol=1e-5, atol=1e-5)
@@ -204,7 +204,7 @@ def test_products_of_programs(name: str) -> None:
         if not isinstance(product, Gemm):
             continue
         sides = product.left, product.right
-        if cublas_form(product) is None:
+        if blas_form(product) is None:
             assert len(product.inner) > 1 or any({*s.rows, *s.inner} == {0} for s in sides)
         elif prod((*sizes(product), *product.inner)) < MOST:
             check(product, memory_for(product))

@@ -1,0 +1,149 @@
+"""Stage 6 of the lowering: which products a library makes, where the target has one.
+
+A library such as cuBLAS makes large products faster than our kernels, and adds in an order of its
+own. What is fused into a product runs behind it as a kernel of its own, on the sums in memory:
+
+    product 256x512 over 1024  mul, add, maximum
+    -->
+    product 256x512 over 1024 by the library
+    map     256x512  mul, add, maximum
+
+A backend that has no library after all makes such a product by a kernel of ours, with the same
+bits as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from math import prod
+
+from graphc.lowering.draft import Draft, Region
+from graphc.lowering.fusion.build import Built
+from graphc.lowering.kernel.axes import sizes
+from graphc.lowering.kernel.blas_form import blas_form, taken_apart
+from graphc.lowering.kernel.code import (
+    Access,
+    Gemm,
+    LinkedSum,
+    Nest,
+    Store,
+    slots,
+    statements,
+    with_accesses,
+)
+from graphc.lowering.target import LoweringTarget
+from graphc.support.memo import Memo
+
+
+@dataclass(frozen=True)
+class LibraryChoice:
+    """Whether the library makes a product, and why, in words."""
+
+    library: bool
+    reason: str
+
+
+def choice(product: Gemm, target: LoweringTarget, exact: bool) -> LibraryChoice:
+    """Whether the library makes a product: if a launch of it has enough to do.
+
+    Where code is fused behind the product, there is one launch more. exact: every sum must have its
+    order, under `reproducible`
+    """
+    if target.library is None:
+        return LibraryChoice(False, "there is no library")
+    if exact:
+        return LibraryChoice(False, "under reproducible, sums have a fixed order")
+    form = blas_form(product)
+    if form is None:
+        return LibraryChoice(False, "the library knows no such product")
+    work = prod(sizes(product)) * prod(product.inner)
+    each = work // (form.calls + form.scratch)
+    enough = each >= target.library
+    return LibraryChoice(
+        enough, f"{each:,} multiplications a launch are {'many' if enough else 'few'}"
+    )
+
+
+def to_library(draft: Draft) -> None:
+    """Take the products that the library makes apart from the code on their results."""
+    if draft.target.library is None or draft.facts.exact:
+        return
+    alike = Memo[tuple[_Part, ...]]()
+    for number, part in enumerate(draft.parts):
+        commits = number == len(draft.parts) - 1
+        for region in (x for x in part if isinstance(x, Region)):
+            divide = partial(_divided, draft, alike, commits)
+            region.built = [x for pair in region.built for x in divide(pair)]
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A kernel that a product becomes a part of. slots: which of the product's parameters its own
+    are; the number behind the last one is that of the sums."""
+
+    kernel: Gemm | Nest
+    slots: tuple[int, ...]
+
+
+def _divided(
+    draft: Draft, alike: Memo[tuple[_Part, ...]], commits: bool, pair: tuple[Built, str]
+) -> Iterator[tuple[Built, str]]:
+    """The kernels that a kernel becomes. commits: variables may be written."""
+    built, name = pair
+    product = built.kernel
+    if not isinstance(product, Gemm) or not choice(product, draft.target, exact=False).library:
+        yield pair
+        return
+    # A library does not ask whether the step has failed: it writes temporary values only.
+    written = (b for p, b in zip(product.params, built.buffers, strict=True) if p.written)
+    apart = commits and any(draft.buffers[b].kind != "arena" for b in written)
+    parts = alike.of((product, apart), partial(_parts, product, apart))
+    buffers, offsets = built.buffers, built.offsets
+    if len(parts) > 1:
+        made = draft.values.temporary(sizes(product), product.dtype, buffers[-1])
+        buffers, offsets = (*buffers, made), (*offsets, 0)
+    for x in parts:
+        places = tuple(buffers[k] for k in x.slots), tuple(offsets[k] for k in x.slots)
+        yield Built(x.kernel, *places), name
+
+
+def _parts(product: Gemm, apart: bool) -> tuple[_Part, ...]:
+    """The product for the library, and what is done with its sums if that is more than a store.
+
+    apart: the sums go to memory of their own, whatever is done with them
+    """
+    form = blas_form(product)
+    assert form is not None
+    if not form.scratch and not apart:
+        return (_Part(replace(product, library=True), tuple(range(len(product.params)))),)
+    bare, after = taken_apart(product)
+    left, right, sums = bare.left, bare.right, len(product.params)
+    used = left.slot, right.slot, sums
+    (store,) = bare.code
+    assert isinstance(store, Store)
+    bare = replace(
+        bare, params=tuple(bare.params[k] for k in used), library=True,
+        left=replace(left, slot=0), right=replace(right, slot=1),
+        code=(replace(store, access=replace(store.access, slot=2)),),
+    )  # fmt: skip
+    return _Part(bare, used), _with_used(after)
+
+
+def _with_used(nest: Nest) -> _Part:
+    """A nest with the parameters that it uses."""
+    code = list(statements(nest))
+    if any(isinstance(x, LinkedSum) for x in code):
+        return _Part(nest, tuple(range(len(nest.params))))
+    used = tuple(sorted(set().union(*map(slots, code))))
+
+    def moved(access: Access) -> Access:
+        return replace(access, slot=used.index(access.slot))
+
+    phases = (replace(p, code=tuple(with_accesses(x, moved) for x in p.code)) for p in nest.phases)
+    params = tuple(nest.params[k] for k in used)
+    return _Part(replace(nest, params=params, phases=tuple(phases)), used)
+
+
+__all__ = ["LibraryChoice", "choice", "to_library"]
