@@ -56,6 +56,7 @@ class CupyDevice:
         b = self._buffers[name]
         value = np.empty(b.shape, b.dtype.numpy)
         with self._loaded.lock:
+            self._loaded.settle()
             self.variables[name].take(self._loaded.stream, value)
         return value
 
@@ -64,6 +65,7 @@ class CupyDevice:
         dense = np.empty(b.shape, b.dtype.numpy)
         np.copyto(dense, value)
         with self._loaded.lock:
+            self._loaded.settle()
             self.variables[name].put(self._loaded.stream, dense)
 
     def prepare(self, program: str) -> None:
@@ -75,6 +77,7 @@ class CupyDevice:
         self.committing = False
         outputs: dict[str, Array] = {}
         if self.rank == 0:
+            self._loaded.settle()
             outputs = self._steps[program].run(supply, self._commits)
         self._comm.meet_all()
         return outputs
@@ -85,4 +88,5 @@ class CupyDevice:
     def fast_path(
         self, program: str, names: tuple[str, ...], turn: Lock, devices: Sequence[Any]
     ) -> CupyFastPath | None:
-        return fast_path(self._steps[program], names, turn) if program in self._steps else None
+        step = self._steps.get(program)
+        return fast_path(self._loaded, step, names, turn) if step is not None else None

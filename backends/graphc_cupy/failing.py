@@ -3,7 +3,8 @@
 Kernels note what checks find in words of the GPU's memory. Behind the last kernel that comes before
 the first write of a variable, one more kernel makes a single word of all of them. What is launched
 after it does nothing where that word is not 0 (`ptx.kernels`). The words come back with the
-outputs.
+outputs. The single word stays as it is until the host has seen it: a step that was launched behind
+one that fails does not write variables either.
 """
 
 from __future__ import annotations
@@ -14,7 +15,16 @@ import numpy as np
 from graphc_numpy.native.step.error_checks import FailedChecks, Wrong, limits_of
 
 from graphc.ir.types import I64
-from graphc.lowering.kernel.code import Access, Load, Nest, Parameter, Phase, RowReduction, Store
+from graphc.lowering.kernel.code import (
+    Access,
+    Apply,
+    Load,
+    Nest,
+    Parameter,
+    Phase,
+    RowReduction,
+    Store,
+)
 from graphc.lowering.kernel.lowered import Lowered
 from graphc.lowering.program.program import Program
 from graphc_cupy.library import Launched
@@ -32,13 +42,14 @@ def error_bytes(program: Program, lowered: Lowered) -> int:
 
 
 def joining(program: Program, lowered: Lowered) -> Nest | None:
-    """The kernel that makes one word of all: the largest, which is 0 if no check has failed, since
-    each check that fails sets one word to 1. None where nothing is checked."""
+    """The kernel that makes one word of all, and of itself: the largest, which is 0 if no check has
+    failed, since each check that fails sets one word to 1. None where nothing is checked."""
     if not lowered.checks:
         return None
     count = _noted(program, lowered).words.size
     every = Phase(True, (Load(0, Access(0, (1,))), RowReduction(1, "max", 0, I64, 0)))
-    result = Phase(False, (Store(Access(1, (0,)), 1),))
+    word = Access(1, (0,))
+    result = Phase(False, (Load(2, word), Apply(3, "maximum", (1, 2), I64), Store(word, 3)))
     params = Parameter(I64), Parameter(I64, written=True)
     return Nest(params, (), (count,), (every, result), "columns")
 
@@ -55,40 +66,43 @@ class StepErrors:
     """The words of a program's checks. block, offset: where they lie on the GPU"""
 
     def __init__(
-        self, cuda: Any, program: Program, lowered: Lowered, block: DeviceBlock, offset: int,
+        self, program: Program, lowered: Lowered, block: DeviceBlock, offset: int,
         kernel: Launched | None,
     ) -> None:  # fmt: skip
         self._noted = _noted(program, lowered)
         self._block, self._offset, self._kernel = block, offset, kernel
         self._size = error_bytes(program, lowered)
-        self._results = Results(cuda, {ERRORS: (block, offset, self._size)} if self._size else {})
         words = self._noted.words
         self.places = block.address + offset, words.strides[0]
         self.failed = self.places[0] + words.nbytes if self._size else 0
 
+    def results(self, cuda: Any) -> Results:
+        """Pinned memory for the words."""
+        return Results(cuda, {ERRORS: (self._block, self._offset, self._size)})
+
     def forget(self, stream: Any) -> None:
-        """Begin a step: no check has failed."""
+        """Begin a step: none of its checks has failed."""
         if self._size:
-            self._block.at(self._offset).memset_async(0, self._size, stream)
+            self._block.at(self._offset).memset_async(0, self._size - WORD, stream)
+
+    def clear(self, stream: Any) -> None:
+        """Let variables be written again: the host has seen that a step has failed."""
+        if self._size:
+            self._block.at(self._offset + self._size - WORD).memset_async(0, WORD, stream)
 
     def join(self, stream: Any) -> None:
         """Make `failed`, the word that kernels look at."""
         if self._kernel is not None:
             self._kernel.launch((self.places[0], self.failed), 0, 0, 0, stream)
 
-    def copy(self, stream: Any) -> None:
-        """Bring the words to the host."""
-        self._results.copy(stream)
-
-    def found(self) -> Wrong | None:
+    def found(self, results: Results) -> Wrong | None:
         """The first error of what has come, once the stream was synchronized."""
         if not self._size:
             return None
-        came = self._results.bytes(ERRORS).view(np.int64)
+        came = results.bytes(ERRORS).view(np.int64)
         self._noted.words[:] = came[:-1].reshape(self._noted.words.shape)
         return self._noted.first() if self._noted.failed else None
 
-    @property
-    def stopped(self) -> bool:
+    def stopped(self, results: Results) -> bool:
         """Whether what comes behind `join` has done nothing."""
-        return bool(self._size and self._results.bytes(ERRORS).view(np.int64)[-1])
+        return bool(self._size and results.bytes(ERRORS).view(np.int64)[-1])

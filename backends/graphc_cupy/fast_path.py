@@ -1,15 +1,20 @@
 """The fast path: a step whose batch is like the last one needs no more than to be copied.
 
 One thread looks at the entries of the batch, copies each part to its place in pinned memory, and
-replays the graphs. What is known of batches of a length is computed once.
+replays the graph. What is known of batches of a length is computed once.
+
+It waits for the step before, and not for its own: that is waited for when a result is read. So the
+GPU always has a step to go on with. A step that fails keeps the one that was launched behind it
+from writing variables, too; its error is raised when its results are read, or by the next step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from threading import Lock
-from typing import Any, TypeAlias
+from functools import partial
+from threading import Lock, RLock
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from graphc_numpy.native.step.error_checks import checks_of
@@ -20,6 +25,11 @@ from graphc.runtime.data.supply import Array, Counted, WholeBatch
 from graphc.runtime.machine.interrupts import Uninterrupted
 from graphc.support.errors import GraphcError
 from graphc_cupy.graph import CupyStep
+from graphc_cupy.lazy import LazyResults
+from graphc_cupy.pending import SLOTS, PendingStep
+
+if TYPE_CHECKING:
+    from graphc_cupy.loaded import CupyLoaded
 
 Index: TypeAlias = tuple[slice, ...]
 
@@ -28,20 +38,23 @@ Index: TypeAlias = tuple[slice, ...]
 class _Known:
     """What is known of batches of a length.
 
-    parts: of each part that a rank and turn reads: the entry, its place in pinned memory, and which
-           entries of the tensor they are; they are written over those of the last step
+    parts: by slot, of each part that a rank and turn reads: the entry, its place in pinned memory,
+           and which entries of the tensor they are; they are written over those of the last step
     """
 
     supply: Counted
-    parts: tuple[tuple[str, Array, Index], ...]
+    parts: tuple[tuple[tuple[str, Array, Index], ...], ...]
 
 
 class CupyFastPath:
     """See graphc.runtime.backends.backend.FastPath. turn: a lock, held while a step runs"""
 
-    def __init__(self, step: CupyStep, names: tuple[str, ...], turn: Lock) -> None:
-        self.open, self.done = True, 0
-        self._step, self._names, self._turn = step, names, turn
+    def __init__(
+        self, loaded: CupyLoaded, step: CupyStep, names: tuple[str, ...], turn: Lock
+    ) -> None:
+        self.open, self.done, self._slot = True, 0, 0
+        self._loaded, self._step, self._names, self._turn = loaded, step, names, turn
+        self._outputs = tuple(step.program.outputs)
         self._dtypes = {n: step.program.inputs[n].dtype.numpy for n in names}
         self._known: dict[Hashable, _Known | None] = {}
 
@@ -56,30 +69,49 @@ class CupyFastPath:
             known = self._of(batch) if self.open else None
             if known is None:
                 return None
-            with Uninterrupted():
-                outputs = self._run(known, batch)
-                self.done += 1
-        return {name: x.item() if x.ndim == 0 else x for name, x in outputs.items()}
+            with Uninterrupted(), self._loaded.lock:
+                pending = self._run(known, batch)
+        return LazyResults(self._outputs, partial(_read, pending, self._loaded.lock))
 
-    def _run(self, known: _Known, batch: Mapping[str, Array]) -> dict[str, Array]:
-        step, supply = self._step, known.supply
-        if step.staged != supply.key:
-            step.stage(WholeBatch(step.program, batch))
+    def _run(self, known: _Known, batch: Mapping[str, Array]) -> PendingStep:
+        loaded, step, supply = self._loaded, self._step, known.supply
+        before = loaded.pending
+        if before is not None and not before.is_of(step):
+            _of_the_step_before(loaded.settle)  # of another program
+        if before is None or before.is_over:
+            before = None
+            step.forgive()  # memory that programs share
+        self._slot = (self._slot + 1) % SLOTS
+        slot = step.slots[self._slot]
+        if slot.staged != supply.key:
+            step.stage(slot, WholeBatch(step.program, batch))
         else:
-            for name, place, index in known.parts:
+            for name, place, index in known.parts[self._slot]:
                 place[...] = batch[name][index]
-        committing = False
+        step.begin(slot, supply)
+        given = dict(batch)
+        made = PendingStep(
+            step, slot, supply, lambda: WholeBatch(step.program, given), self._failed
+        )
+        self.done += 1
+        if before is not None:
+            self._end(before)
+        loaded.pending = made
+        return made
 
-        def commits(now: bool) -> None:
-            nonlocal committing
-            committing = now
-
+    def _end(self, before: PendingStep) -> None:
+        """Wait for the step before, whose failure is that of this step, too."""
         try:
-            step.replay(supply, lambda: WholeBatch(step.program, batch), commits)
+            _of_the_step_before(before.settle)
         except BaseException:
-            self.open = self.open and not committing  # the variables are lost
+            self.done -= 1
             raise
-        return step.outputs(supply)
+
+    def _failed(self, lost: bool) -> None:
+        """A step has failed. lost: so are the variables"""
+        self.done -= 1
+        self.open = self.open and not lost
+        self._loaded.pending = None
 
     def _of(self, batch: Mapping[str, Any]) -> _Known | None:
         """What is known of batches like this; None of one that the program does not take."""
@@ -103,14 +135,33 @@ class CupyFastPath:
         if counts and all(n == program.counts[x] for x, n in counts.items()):
             return None  # a full batch has a program of its own
         supply = Counted(counts)
-        return _Known(supply, tuple(self._step.parts(supply)))
+        parts = (tuple(self._step.parts(slot, supply)) for slot in self._step.slots)
+        return _Known(supply, tuple(parts))
 
 
-def fast_path(step: CupyStep, names: tuple[str, ...], turn: Lock) -> CupyFastPath | None:
+def _read(pending: PendingStep, lock: RLock) -> dict[str, Any]:
+    """The outputs of a step, scalars as Python numbers."""
+    with lock:
+        outputs = pending.settle()
+    return {name: x.item() if x.ndim == 0 else x for name, x in outputs.items()}
+
+
+def _of_the_step_before(wait: Callable[[], object]) -> None:
+    """Wait for the step before this one, and say of its error that it is that."""
+    try:
+        wait()
+    except GraphcError as error:
+        error.message = f"in the step before this one: {error.message}"
+        raise
+
+
+def fast_path(
+    loaded: CupyLoaded, step: CupyStep, names: tuple[str, ...], turn: Lock
+) -> CupyFastPath | None:
     """The fast path of a step. None unless feeding is all that the host does, and no error can be
     found after the first write."""
     commit = (x for x in step.lowered.parts[-1] if isinstance(x, Native))
     late = any(any(checks_of(call.kernel)) for line in commit for call in line.calls)
     if step.hosted or late or sorted(step.fed) != sorted(names):
         return None
-    return CupyFastPath(step, names, turn)
+    return CupyFastPath(loaded, step, names, turn)

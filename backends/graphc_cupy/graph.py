@@ -26,6 +26,7 @@ from graphc_cupy.failing import ERRORS, StepErrors, joining
 from graphc_cupy.hosting import HostedCollectives, HostedRank, hosted
 from graphc_cupy.launching import Launching
 from graphc_cupy.memory import Results, Staging
+from graphc_cupy.pending import SLOTS, StepSlot
 from graphc_cupy.ranks import BoundRank
 
 if TYPE_CHECKING:
@@ -40,30 +41,39 @@ class CupyStep:
 
     def __init__(self, loaded: CupyLoaded, prepared: Prepared, comm: Communicator) -> None:
         self.program, self.lowered = prepared.program, prepared.lowered
-        self._stream, self._comm, cuda = loaded.stream, comm, loaded.gpu.cuda
+        self._stream, self._sending, self._comm = loaded.stream, loaded.sending, comm
+        cuda = loaded.gpu.cuda
         scratch = loaded.devices[0].scratch.take(prepared.scratch.size)
         at = prepared.scratch.offsets
-        self._staging = Staging(cuda, prepared.staged, scratch, at["staged"])
+        staging = [Staging(cuda, prepared.staged, scratch, at[f"staged {k}"]) for k in range(SLOTS)]
         self.ranks = [
-            BoundRank(device, self.program, self.lowered, self._staging)
+            BoundRank(device, self.program, self.lowered, staging[0])
             for _, device in sorted(loaded.devices.items())
         ]
         join = joining(self.program, self.lowered)
         kernel = prepared.kernels[join] if join else None
-        self._errors = StepErrors(cuda, self.program, self.lowered, scratch, at[ERRORS], kernel)
+        self._errors = StepErrors(self.program, self.lowered, scratch, at[ERRORS], kernel)
         self._launching = Launching(
             self.lowered, prepared.kernels, self.ranks, scratch.address + at["own"],
             self._errors.places, self._errors.failed,
         )  # fmt: skip
-        self._results = Results(cuda, {n: x for n, _, x in self._outputs()})
+        self.slots = tuple(self._slot(cuda, x) for x in staging)
         self._views = list(self._output_views())
         self._bind_host()
-        self._graphs: dict[Hashable, Any] = {}
         self._seen = set[Hashable]()  # the numbers of examples that steps have had
-        self.staged: object | None = None  # the key of the supply that pinned memory holds
         self.fed = {x.source for x in self.program.instructions if isinstance(x, Feed)}
         ranges = {n: self.program.buffers[b].ranges for n, b in self.program.outputs.items()}
         self._shortened = {n: rs for n, rs in ranges.items() if any(r.extent for r in rs)}
+
+    def _slot(self, cuda: Any, staging: Staging) -> StepSlot:
+        self._read_from(staging)
+        results = Results(cuda, {n: x for n, _, x in self._outputs()})
+        return StepSlot(cuda, staging, results, self._errors.results(cuda))
+
+    def _read_from(self, staging: Staging) -> None:
+        """Let what is written, or launched, from now on use this memory for the batch."""
+        for rank in self.ranks:
+            rank.staging = staging
 
     def _bind_host(self) -> None:
         """Bind what the host does, and make the constants."""
@@ -84,74 +94,88 @@ class CupyStep:
     def run(self, supply: Supply, committing: Committing) -> dict[str, Array]:
         """One step; the outputs. committing: told that variables are about to be written; and, if
         the step has failed, whether they were"""
+        first = self.slots[0]
+        self._read_from(first.staging)
+        self._errors.clear(self._stream)
         if self.hosted or supply.key is None:
-            self._run_pieces(supply, committing)
+            self._run_pieces(first, supply, committing)
         else:
-            self.stage(supply)
-            self.replay(supply, lambda: supply, committing)
-        return self._arrays()
+            self.stage(first, supply)
+            committing(True)
+            self.begin(first, supply)
+        self._stream.synchronize()
+        self.raise_found(first, lambda: supply, committing)
+        return self._arrays(first)
 
-    def replay(self, supply: Supply, whole: Callable[[], Supply], committing: Committing) -> None:
-        """Run the graph of a step whose batch was staged. whole: the batch, to tell an error"""
-        key, graph = supply.key, self._graphs.get(supply.key)
+    def begin(self, slot: StepSlot, supply: Supply) -> None:
+        """Give the GPU a step whose batch lies in a slot. `slot.done` tells when it is over."""
+        key, graph = supply.key, slot.graphs.get(supply.key)
         if graph is None and key in self._seen:
-            graph = self._graphs[key] = self._captured(supply)
-        committing(True)
+            graph = slot.graphs[key] = self._captured(slot, supply)
+        slot.staging.copy(self._sending)
+        slot.sent.record(self._sending)
+        self._stream.wait_event(slot.sent)
         if graph is not None:
             graph.launch(self._stream)
         else:
-            self._give(supply)
+            self._give(slot, supply)
             self._seen.add(key)
-        self._end(whole, committing)
+        slot.done.record(self._stream)
 
-    def outputs(self, supply: Supply) -> dict[str, Array]:
-        """The outputs of the last step, without the entries of examples that it did not have."""
+    def outputs(self, slot: StepSlot, supply: Supply) -> dict[str, Array]:
+        """The outputs of a step, without the entries of examples that it did not have."""
         return {
             n: x[tuple(slice(supply.cut(r, {})[1]) for r in self._shortened[n])]
             if n in self._shortened
             else x
-            for n, x in self._arrays().items()
+            for n, x in self._arrays(slot).items()
         }
 
-    def _arrays(self) -> dict[str, Array]:
-        return {
-            n: array_on(b, self._results.bytes(n), 0, layout).copy() for n, b, layout in self._views
-        }
+    def _arrays(self, slot: StepSlot) -> dict[str, Array]:
+        came = slot.results
+        return {n: array_on(b, came.bytes(n), 0, layout).copy() for n, b, layout in self._views}
 
-    def _captured(self, supply: Supply) -> Any:
+    def raise_found(
+        self, slot: StepSlot, whole: Callable[[], Supply], committing: Committing
+    ) -> None:
+        """Raise the first error of a step's checks, if one has failed, once the step is over: it
+        has written variables only if no check before the first write failed."""
+        wrong = self._errors.found(slot.words)
+        if wrong is not None:
+            committing(not self._errors.stopped(slot.words))
+            self._stream.synchronize()  # a step behind it has not written variables either
+            self.forgive()
+            raise self._error(wrong, whole())
+
+    def forgive(self) -> None:
+        """Let variables be written again, whatever step has failed."""
+        self._errors.clear(self._stream)
+
+    def _captured(self, slot: StepSlot, supply: Supply) -> Any:
         """The graph of steps with so many examples."""
-        if len(self._graphs) >= MOST_GRAPHS:
-            self._graphs.clear()
+        if len(slot.graphs) >= MOST_GRAPHS:
+            slot.graphs.clear()
         self._stream.begin_capture()
         try:
-            self._give(supply)
+            self._give(slot, supply)
         finally:
             graph = self._stream.end_capture()
         return graph
 
-    def _give(self, supply: Supply) -> None:
-        """Give the stream all of a step."""
+    def _give(self, slot: StepSlot, supply: Supply) -> None:
+        """Give the stream all of a step but the batch."""
         *body, last = range(len(self.lowered.parts))
-        self._staging.copy(self._stream)
+        self._read_from(slot.staging)
         self._errors.forget(self._stream)
         for part in body:
             self._launch_part(part, supply)
         self._errors.join(self._stream)
         self._launch_part(last, supply)
-        self._copy_back()
+        self._copy_back(slot)
 
-    def _copy_back(self) -> None:
-        self._results.copy(self._stream)
-        self._errors.copy(self._stream)
-
-    def _end(self, whole: Callable[[], Supply], committing: Committing) -> None:
-        """Wait for the end of a step. Raise the first error of its checks, if one has failed: it
-        has written variables only if no check before the first write failed."""
-        self._stream.synchronize()
-        wrong = self._errors.found()
-        if wrong is not None:
-            committing(not self._errors.stopped)
-            raise self._error(wrong, whole())
+    def _copy_back(self, slot: StepSlot) -> None:
+        slot.results.copy(self._stream)
+        slot.words.copy(self._stream)
 
     def _launch_part(self, part: int, supply: Supply) -> None:
         for turn in self._launching.turns(part, supply):
@@ -163,20 +187,24 @@ class CupyStep:
         for launch in self._launching.line(line, part, turn, supply):
             launch.run(self._stream)
 
-    def stage(self, supply: Supply) -> None:
+    def stage(self, slot: StepSlot, supply: Supply) -> None:
         """Write all that a step is fed with into pinned memory."""
-        self.staged = None  # until all of it is there
+        self._read_from(slot.staging)
+        slot.staged = None  # until all of it is there
         every = range(len(self.lowered.positions))
         for rank in self.ranks:
             for turn in range(self.program.mesh.turns):
                 rank.put_positions(turn, supply, every)
         for rank, feed, turn in self._feeds(supply):
             rank.feed(feed, turn, supply)
-        self.staged = supply.key
+        slot.staged = supply.key
 
-    def parts(self, supply: Supply) -> Iterator[tuple[str, Array, tuple[slice, ...]]]:
+    def parts(
+        self, slot: StepSlot, supply: Supply
+    ) -> Iterator[tuple[str, Array, tuple[slice, ...]]]:
         """What `stage` writes of a batch: the entry, the place, and which entries of the tensor.
         What lies beside it in the place is padding."""
+        self._read_from(slot.staging)
         for rank, feed, turn in self._feeds(supply):
             spans = rank.site.spans(feed.result, turn, supply)
             place = rank.fed_at(feed, turn)[tuple(slice(n) for _, n in spans)]
@@ -193,11 +221,11 @@ class CupyStep:
 
     # -- piece by piece ---------------------------------------------------------------------------
 
-    def _run_pieces(self, supply: Supply, committing: Committing) -> None:
+    def _run_pieces(self, slot: StepSlot, supply: Supply, committing: Committing) -> None:
         """A step without graphs: where the host has a part in it, or does not know yet how long the
         batch is."""
         *body, last = range(len(self.lowered.parts))
-        self.staged = None
+        slot.staged = None
         self._errors.forget(self._stream)
         for part in body:
             self._run_part(part, supply)
@@ -205,8 +233,7 @@ class CupyStep:
         self._look(supply)
         committing(True)
         self._run_part(last, supply)
-        self._copy_back()
-        self._end(lambda: supply, committing)
+        self._copy_back(slot)
 
     def _run_part(self, part: int, supply: Supply) -> None:
         needed, n = self.lowered.needed[part], 8 * len(self.lowered.positions)
@@ -214,7 +241,7 @@ class CupyStep:
             running = list(self._launching.ranks(part, turn, supply))
             for rank in running if needed else ():
                 rank.put_positions(turn, supply, needed)
-                self._staging.copy_one(self._stream, ("positions", rank.number, turn), n)
+                rank.staging.copy_one(self._stream, ("positions", rank.number, turn), n)
             for line in self.lowered.parts[part]:
                 if isinstance(line, Native):
                     self._launch(line, part, turn, supply)
@@ -229,7 +256,7 @@ class CupyStep:
                 for rank in (self.ranks[k] for k in ranks):
                     if rank.site.runs(x):
                         name, b = rank.feed(x, turn, supply), self.program.buffers[x.result]
-                        self._staging.copy_one(self._stream, name, b.bytes)
+                        rank.staging.copy_one(self._stream, name, b.bytes)
             case Start():
                 self._collectives.start(x, ranks, turn, supply, self._stream)
             case Wait(token=token):
@@ -246,9 +273,10 @@ class CupyStep:
         """Raise the first error that was noted so far, if the program has checks: wait for them."""
         if not self.lowered.checks:
             return
-        self._errors.copy(self._stream)
+        words = self.slots[0].words
+        words.copy(self._stream)
         self._stream.synchronize()
-        wrong = self._errors.found()
+        wrong = self._errors.found(words)
         if wrong is not None:
             raise self._error(wrong, supply)
 

@@ -23,6 +23,7 @@ from graphc_cupy.device import CupyDevice
 from graphc_cupy.failing import ERRORS, error_bytes, joining
 from graphc_cupy.library import Gpu, Launched, kernels_on
 from graphc_cupy.memory import BlockLayout, SharedSizes
+from graphc_cupy.pending import SLOTS, PendingStep
 from graphc_cupy.ranks import staged
 
 SHOW_KERNELS = 3  # the level of GRAPHC_DEBUG that prints the kernels of a program
@@ -54,11 +55,28 @@ class CupyLoaded:
         self.devices = WeakValueDictionary[int, CupyDevice]()
         self._prepared: dict[str, Prepared] = {}
         self.lock = threading.RLock()
+        self.pending: PendingStep | None = None  # a step that nobody has waited for
 
     @cached_property
     def stream(self) -> Any:
         """Runs everything, in order."""
         return self.gpu.cuda.Stream(non_blocking=True)
+
+    @cached_property
+    def sending(self) -> Any:
+        """A stream that brings batches to the GPU while steps run."""
+        return self.gpu.cuda.Stream(non_blocking=True)
+
+    def settle(self) -> None:
+        """Wait for the step that nobody has waited for, if there is one. Raises its error."""
+        with self.lock:
+            pending, self.pending = self.pending, None
+            if pending is not None and not pending.is_over:
+                pending.settle()
+
+    def __del__(self) -> None:
+        if self.pending is not None:  # it still uses memory that is about to be freed
+            self.stream.synchronize()
 
     def device(self, rank: int, comm: Communicator) -> CupyDevice:
         if len(comm.here) < comm.size:
@@ -93,7 +111,7 @@ class CupyLoaded:
         kernels = kernels_on(self.gpu, [*_kernels(lowered), *([join] if join else [])])
         before = BlockLayout.of(staged(program, lowered))
         sizes = {
-            "staged": before.size,
+            **{f"staged {k}": before.size for k in range(SLOTS)},
             ERRORS: error_bytes(program, lowered),
             "own": max((k.own for k in kernels.values()), default=0),
         }

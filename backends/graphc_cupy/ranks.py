@@ -20,13 +20,13 @@ WORD = 8  # bytes
 
 
 class BoundRank:
-    """A rank, bound to its blocks. number: of the rank"""
+    """A rank, bound to its blocks. number: of the rank; staging: where its batch lies"""
 
     def __init__(
         self, device: CupyDevice, program: Program, lowered: Lowered, staging: Staging
     ) -> None:
         self.number, self.site = device.rank, Site(program, device.rank)
-        self._lowered, self._staging, self._variables = lowered, staging, device.variables
+        self._lowered, self.staging, self._variables = lowered, staging, device.variables
         self._looped = loops_that_feed(lowered)
         names = {b: name for name, b in program.variables.items()}
         self.blocks = {
@@ -54,9 +54,9 @@ class BoundRank:
         m = self._lowered.memories[memory]
         match m.kind:
             case "feed" if self.site.holds(m.buffer):
-                return self._staging.place(self._name(m.buffer, turn))
+                return self.staging.place(self._name(m.buffer, turn))
             case "positions":
-                return self._staging.place(("positions", self.number, turn))
+                return self.staging.place(("positions", self.number, turn))
             case _:
                 block = self.blocks.get(memory)
                 return (block, 0) if block is not None else None
@@ -77,9 +77,7 @@ class BoundRank:
     def put_positions(self, turn: int, supply: Supply, needed: Sequence[int]) -> None:
         """Write the numbers that kernels load, for a turn, into pinned memory."""
         if count := len(self._lowered.positions):
-            row = self._staging.array(
-                ("positions", self.number, turn), (count,), np.dtype(np.int64)
-            )
+            row = self.staging.array(("positions", self.number, turn), (count,), np.dtype(np.int64))
             for k in needed:
                 row[k] = self.site.number(self._lowered.positions[k], turn, supply)
 
@@ -92,7 +90,7 @@ class BoundRank:
     def fed_at(self, feed: Feed, turn: int) -> Array:
         """This rank's part of an entry in pinned memory."""
         b = self.site.program.buffers[feed.result]
-        return self._staging.array(self._name(b.id, turn), b.shape, b.dtype.numpy)
+        return self.staging.array(self._name(b.id, turn), b.shape, b.dtype.numpy)
 
     def _name(self, buffer: int, turn: int) -> Hashable:
         return "feed", self.number, buffer, turn if buffer in self._looped else 0

@@ -165,12 +165,16 @@ class Fit:
                         hook(number, results)
                 left -= 1
                 if not left or (trainer.stop_wanted and self._stops_now()):
+                    means.settle()
                     return False
+            means.settle()
             return True
         except EndWanted:
             trainer.stop_wanted = True
             return False
         finally:  # Ctrl-C is raised behind a step that was made
+            if trainer.steps - begun < means.steps:  # the last one has failed
+                means.take_back()
             trainer.position = self._position(at, trainer.steps - begun - means.steps, batch)
             self.history.last_step = results
 

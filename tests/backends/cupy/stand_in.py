@@ -158,9 +158,15 @@ class Stream:
     def synchronize(self) -> None:
         if self.captured is not None:
             raise Misuse("cudaErrorStreamCaptureUnsupported: synchronized in a capture")
-        work, self._work = self._work, []
-        for each in work:
-            each()
+        while self._work:
+            self.go_on()
+
+    def go_on(self) -> None:
+        """Run what comes next."""
+        self._work.pop(0)()
+
+    def wait_event(self, event: Event) -> None:
+        self.give(event.wait())
 
     def begin_capture(self) -> None:
         if self.captured is not None:
@@ -172,6 +178,33 @@ class Stream:
             raise Misuse("cudaErrorIllegalState: the stream is not captured")
         work, self.captured = self.captured, None
         return Graph(self._cuda, work)
+
+
+class Event:
+    """As cupy's: it has come when the stream has come to where it was recorded last."""
+
+    def __init__(self) -> None:
+        self._recorded: tuple[Stream, list[bool]] | None = None
+
+    def record(self, stream: Stream) -> None:
+        come: list[bool] = []
+        self._recorded = stream, come
+        stream.give(lambda: come.append(True))
+
+    def wait(self) -> Callable[[], None]:
+        """What waits for the place where it is recorded now."""
+        if self._recorded is None:
+            return lambda: None
+        stream, come = self._recorded
+
+        def run() -> None:
+            while not come:
+                stream.go_on()
+
+        return run
+
+    def synchronize(self) -> None:
+        self.wait()()
 
 
 class Function:
@@ -229,6 +262,9 @@ class StandIn:
     def Stream(self, *, non_blocking: bool) -> Stream:
         assert non_blocking, "the default stream waits for all others"
         return Stream(self)
+
+    def Event(self, *, disable_timing: bool) -> Event:
+        return Event()
 
     def check(self, address: int, size: int) -> None:
         """Raise Misuse unless the GPU has these bytes."""

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import pickle
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from copy import copy
 
 import numpy as np
 import pytest
 from backends.cupy.stand_in import Misuse, StandIn
 from backends.cupy.steps import Batch, batch, engine, on, plan, trained
 from graphc_cupy.failing import StepErrors
+from graphc_cupy.lazy import LazyResults
 
 from graphc.lowering.kernel.lowered import Host
 from graphc.lowering.lower import lower
 from graphc.runtime.backends import plugins
+from graphc.runtime.backends.backend import FastPath
 from graphc.runtime.synchronous.engine import Engine
 from graphc.runtime.trainer import Trainer
 from graphc.support.errors import GraphcError
@@ -112,7 +118,7 @@ def check_wrong_index(strategy: str, fast: bool, printed: bool = False) -> None:
             wrong = {k: v.copy() for k, v in batch(256, 1).items()}
             wrong["y"][row] = -1
             with pytest.raises(GraphcError, match=f"label -1 .* in row {row}"):
-                _ = path.step(wrong) if fast and path else made.step(wrong)
+                _ = (path.step(wrong) or {})["loss"] if fast and path else made.step(wrong)
             left = {name: x.tobytes() for name, x in made.variables().items()}
             assert left == before
         found = made.step(batch(256, 2))["loss"]
@@ -137,6 +143,123 @@ def test_a_kernel_that_runs_behind_a_wrong_index_would_be_seen(
         assert any(not np.array_equal(left.get(n), x) for n, x in before.items())
 
 
+# -- steps that nobody waits for -----------------------------------------------------------------
+
+
+@contextmanager
+def fast_engine(strategy: str = "mirrored(2)") -> Iterator[tuple[StandIn, Engine, FastPath]]:
+    """An engine that has made a step, with its fast path."""
+    cuda = StandIn()
+    with engine(strategy, on(cuda)) as made:
+        made.step(batch())
+        path = made.fast_path("train", ("x", "y"))
+        assert path is not None
+        yield cuda, made, path
+
+
+def test_a_step_does_not_wait_for_its_own_end() -> None:
+    with fast_engine() as (cuda, made, path):
+        before = made.finished["train"]
+        first = path.step(batch(256, 1))
+        begun = dict(cuda.counts.times)
+        second = path.step(batch(256, 2))
+        assert first is not None and second is not None
+        ran = change(cuda.counts.times, begun)
+        assert ran["in"] == 1  # the first one's
+        assert made.finished["train"] == before + 2
+        begun = dict(cuda.counts.times)
+        assert isinstance(first["loss"], float)
+        assert change(cuda.counts.times, begun)["in"] == 0  # it is there already
+        assert second["loss"] and change(cuda.counts.times, begun)["in"] == 1
+
+
+def test_steps_that_nobody_waits_for_have_the_bits_of_others() -> None:
+    """Also where the batch is one array, which is written again after each step."""
+    with fast_engine() as (_, made, path), fast_engine() as (_, other, slow):
+        given = {k: v.copy() for k, v in batch().items()}
+        found, wanted = [], []
+        for seed in range(1, 8):
+            for name, x in batch(256, seed).items():
+                given[name][:] = x
+            found.append(path.step(given))
+            wanted.append((slow.step(batch(256, seed)) or {})["loss"])
+        given["x"][:] = np.nan
+        assert [(x or {})["loss"] for x in found] == wanted
+        after = other.variables()
+        assert all(np.array_equal(x, after[n]) for n, x in made.variables().items())
+
+
+@pytest.mark.parametrize(
+    "strategy", [pytest.param(x, marks=[pytest.mark.ci] if k else []) for k, x in enumerate(WRONG_INDEX)]
+)  # fmt: skip
+def test_the_error_of_a_step_is_told_by_the_next_one_which_is_not_made(strategy: str) -> None:
+    wrong = {k: v.copy() for k, v in batch(256, 1).items()}
+    wrong["y"][7] = 10
+    with fast_engine(strategy) as (_, made, path), fast_engine(strategy) as (_, other, slow):
+        count = made.finished["train"]
+        path.step(batch(256, 3))
+        slow.step(batch(256, 3))
+        path.step(wrong)
+        with pytest.raises(GraphcError, match="in the step before this one: .* label 10 .* in row 7"):
+            path.step(batch(256, 4))
+        assert made.finished["train"] == count + 1 and path.open
+        left, wanted = made.variables(), other.variables()
+        assert all(x.tobytes() == wanted[n].tobytes() for n, x in left.items())
+        found, as_wanted = path.step(batch(256, 5)), slow.step(batch(256, 5))
+        assert dict(found or {}) == dict(as_wanted or {}) != {}
+
+
+def test_the_error_of_a_step_is_told_by_who_reads_its_results_or_a_variable() -> None:
+    wrong = {k: v.copy() for k, v in batch(256, 1).items()}
+    wrong["y"][7] = 10
+    with fast_engine() as (_, made, path):
+        results = path.step(wrong)
+        for _ in range(2):
+            with pytest.raises(GraphcError, match="^error.G0506.: cross_entropy: label 10"):
+                dict(results or {})
+        path.step(batch(256, 2))
+        path.step(wrong)
+        with pytest.raises(GraphcError, match="label 10"):
+            made.variables()
+        made.variables()
+        path.step(wrong)
+        with pytest.raises(GraphcError, match="label 10"):
+            made.step(batch(256, 3))
+        made.step(batch(256, 3))
+
+
+@pytest.mark.ci
+def test_a_training_stops_where_a_step_has_failed() -> None:
+    """`fit` reads results a step later; it stands in front of the batch that is wrong."""
+    wrong = {k: v.copy() for k, v in batch(256, 1).items()}
+    wrong["y"][7] = 10
+    for place in (2, 3, 5):  # the last one has no step behind it
+        batches = [batch(256, k) for k in range(6)]
+        batches[place] = wrong
+        with Trainer(plan("mirrored(2)"), on(StandIn())) as trainer:
+            with pytest.raises(GraphcError, match="label 10 .* in row 7"):
+                trainer.fit_stream(batches)
+            assert trainer.steps == place and trainer.position.example == place * 256
+            batches[place] = batch(256, 1)
+            history = trainer.fit_stream(batches[place:])
+            assert trainer.steps == 6 and not trainer.position.example
+        assert np.isfinite(history["loss"]).all()
+
+
+def test_results_are_a_dict_that_waits() -> None:
+    def made() -> LazyResults:
+        return LazyResults(("loss",), lambda: {"loss": 1.5})
+
+    whole = {"loss": 1.5}
+    assert (
+        made() == whole and dict(made()) == whole and {**made()} == whole and made() | {} == whole
+    )
+    assert json.loads(json.dumps(made())) == whole and repr(made()) == repr(whole)
+    assert list(made().items()) == [("loss", 1.5)] and made().get("loss") == 1.5
+    assert pickle.loads(pickle.dumps(made())) == whole and copy(made()) == whole
+    assert list(made()) == ["loss"] and len(made()) == 1 and "loss" in made()
+
+
 @pytest.mark.ci
 def test_the_fast_path_is_the_normal_one() -> None:
     batches = [batch(256, 1), batch(256, 2), batch(100, 3), batch(30, 4), batch(100, 5), batch()]
@@ -156,7 +279,7 @@ def test_the_fast_path_is_the_normal_one() -> None:
         with pytest.raises(
             GraphcError, match="label 10 is out of range for 10 classes, in row 200"
         ):
-            fast.step(wrong)
+            _ = (fast.step(wrong) or {})["loss"]
         assert fast.step({"y": batch()["y"], "x": batch()["x"]}) is None
         assert fast.step({k: v.astype(np.float64) for k, v in batch().items()}) is None
         assert fast.step(batch(300)) is None and fast.done == len(batches)
