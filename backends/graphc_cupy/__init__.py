@@ -7,13 +7,14 @@ are virtual devices of one GPU.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from graphc.runtime.backends.backend import Loaded, Programs
 
 if TYPE_CHECKING:
     from graphc.runtime.machine.requirements import Requirement
+    from graphc.runtime.profiling.recorder import Recorder
     from graphc_cupy.library import Gpu
 
 
@@ -35,11 +36,13 @@ class CupyBackend:
 
     gpu:     the GPU that runs steps; None: the first one that CUDA shows
     missing: what this machine lacks, in words; None if nothing
+    recorder: of what devices do; None: nothing is recorded
     """
 
     name: str = "cupy"
     gpu: Callable[[], Gpu] = field(default=_this_gpu, repr=False)
     missing: Callable[[], str | None] = field(default=_missing, repr=False)
+    recorder: Recorder | None = field(default=None, repr=False)
 
     @property
     def executor(self) -> str:
@@ -73,7 +76,11 @@ class CupyBackend:
     def load(self, programs: Programs) -> Loaded:
         from graphc_cupy.loaded import CupyLoaded
 
-        return CupyLoaded(programs, self.gpu())
+        return CupyLoaded(programs, self.gpu(), self.recorder)
+
+    def recording(self, recorder: Recorder) -> CupyBackend:
+        """The same, with devices that record what they do."""
+        return replace(self, recorder=recorder)
 
 
 BACKEND = CupyBackend()

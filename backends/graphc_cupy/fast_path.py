@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from threading import Lock, RLock
 from typing import TYPE_CHECKING, Any, TypeAlias
+from weakref import ref
 
 import numpy as np
 from graphc_numpy.native.step.error_checks import checks_of
@@ -90,9 +91,8 @@ class CupyFastPath:
                 place[...] = batch[name][index]
         step.begin(slot, supply)
         given = dict(batch)
-        made = PendingStep(
-            step, slot, supply, lambda: WholeBatch(step.program, given), self._failed
-        )
+        failed = partial(_failed, ref(self))  # what is pending keeps no path, nor the devices
+        made = PendingStep(step, slot, supply, lambda: WholeBatch(step.program, given), failed)
         self.done += 1
         if before is not None:
             self._end(before)
@@ -107,7 +107,7 @@ class CupyFastPath:
             self.done -= 1
             raise
 
-    def _failed(self, lost: bool) -> None:
+    def failed(self, lost: bool) -> None:
         """A step has failed. lost: so are the variables"""
         self.done -= 1
         self.open = self.open and not lost
@@ -139,6 +139,12 @@ class CupyFastPath:
         return _Known(supply, tuple(parts))
 
 
+def _failed(path: ref[CupyFastPath], lost: bool) -> None:
+    here = path()
+    if here is not None:
+        here.failed(lost)
+
+
 def _read(pending: PendingStep, lock: RLock) -> dict[str, Any]:
     """The outputs of a step, scalars as Python numbers."""
     with lock:
@@ -158,10 +164,10 @@ def _of_the_step_before(wait: Callable[[], object]) -> None:
 def fast_path(
     loaded: CupyLoaded, step: CupyStep, names: tuple[str, ...], turn: Lock
 ) -> CupyFastPath | None:
-    """The fast path of a step. None unless feeding is all that the host does, and no error can be
-    found after the first write."""
+    """The fast path of a step. None unless feeding is all that the host does, no error can be found
+    after the first write, and nothing is recorded."""
     commit = (x for x in step.lowered.parts[-1] if isinstance(x, Native))
     late = any(any(checks_of(call.kernel)) for line in commit for call in line.calls)
-    if step.hosted or late or sorted(step.fed) != sorted(names):
+    if step.hosted or late or step.recording is not None or sorted(step.fed) != sorted(names):
         return None
     return CupyFastPath(loaded, step, names, turn)

@@ -31,6 +31,7 @@ from graphc_cupy.ranks import BoundRank
 
 if TYPE_CHECKING:
     from graphc_cupy.loaded import CupyLoaded, Prepared
+    from graphc_cupy.recording import GpuRecording
 
 MOST_GRAPHS = 32  # of a program: batches of so many lengths
 Committing: TypeAlias = Callable[[bool], None]  # whether variables may have been written
@@ -61,9 +62,18 @@ class CupyStep:
         self._views = list(self._output_views())
         self._bind_host()
         self._seen = set[Hashable]()  # the numbers of examples that steps have had
+        self.recording = self._recording(loaded)
         self.fed = {x.source for x in self.program.instructions if isinstance(x, Feed)}
         ranges = {n: self.program.buffers[b].ranges for n, b in self.program.outputs.items()}
         self._shortened = {n: rs for n, rs in ranges.items() if any(r.extent for r in rs)}
+
+    def _recording(self, loaded: CupyLoaded) -> GpuRecording | None:
+        if loaded.recorder is None:
+            return None
+        from graphc_cupy.recording import GpuRecording
+
+        ranks, cuda = [rank.number for rank in self.ranks], loaded.gpu.cuda
+        return GpuRecording(loaded.recorder, cuda, self.program, self.lowered, ranks)
 
     def _slot(self, cuda: Any, staging: Staging) -> StepSlot:
         self._read_from(staging)
@@ -97,6 +107,9 @@ class CupyStep:
         first = self.slots[0]
         self._read_from(first.staging)
         self._errors.clear(self._stream)
+        recording = self.recording if self._records else None
+        if recording is not None:
+            recording.begin(self._stream)
         if self.hosted or supply.key is None:
             self._run_pieces(first, supply, committing)
         else:
@@ -104,18 +117,25 @@ class CupyStep:
             committing(True)
             self.begin(first, supply)
         self._stream.synchronize()
+        if recording is not None:
+            recording.end()
         self.raise_found(first, lambda: supply, committing)
         return self._arrays(first)
+
+    @property
+    def _records(self) -> bool:
+        """Whether the step is recorded: then there is no graph of it."""
+        return self.recording is not None and self.recording.records
 
     def begin(self, slot: StepSlot, supply: Supply) -> None:
         """Give the GPU a step whose batch lies in a slot. `slot.done` tells when it is over."""
         key, graph = supply.key, slot.graphs.get(supply.key)
-        if graph is None and key in self._seen:
+        if graph is None and key in self._seen and not self._records:
             graph = slot.graphs[key] = self._captured(slot, supply)
         slot.staging.copy(self._sending)
         slot.sent.record(self._sending)
         self._stream.wait_event(slot.sent)
-        if graph is not None:
+        if graph is not None and not self._records:
             graph.launch(self._stream)
         else:
             self._give(slot, supply)
@@ -184,8 +204,12 @@ class CupyStep:
                     self._launch(line, part, turn, supply)
 
     def _launch(self, line: Native, part: int, turn: int, supply: Supply) -> None:
+        recording = self.recording if self._records else None
         for launch in self._launching.line(line, part, turn, supply):
-            launch.run(self._stream)
+            if recording is not None:
+                recording.run(launch, turn, self._stream)
+            else:
+                launch.run(self._stream)
 
     def stage(self, slot: StepSlot, supply: Supply) -> None:
         """Write all that a step is fed with into pinned memory."""

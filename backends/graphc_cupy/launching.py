@@ -19,8 +19,10 @@ from graphc_cupy.ranks import BoundRank
 
 @dataclass(frozen=True, slots=True)
 class BoundLaunch:
-    """A kernel with its arguments, which are addresses."""
+    """A kernel with its arguments, which are addresses, for a rank."""
 
+    call: KernelCall
+    rank: int
     kernel: Launched
     params: tuple[int, ...]
     own: int
@@ -83,7 +85,8 @@ class Launching:
         begin, step = self._errors
         errors = begin + (rank.number * self._turns + turn) * step
         failed = self._failed if part == len(self._lowered.parts) - 1 else 0
-        return BoundLaunch(kernel, tuple(map(address, call.arguments)), self._own, errors, failed)
+        params = tuple(map(address, call.arguments))
+        return BoundLaunch(call, rank.number, kernel, params, self._own, errors, failed)
 
     def _base(self, memory: int, rank: BoundRank, turn: int, supply: Supply) -> int:
         """Where a memory begins, as a rank sees it."""

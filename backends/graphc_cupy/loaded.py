@@ -17,6 +17,7 @@ from graphc.lowering.kernel.code import LoopKernel
 from graphc.lowering.kernel.lowered import Lowered, Native
 from graphc.lowering.program.program import Footprint, Program, by_kind, kinds_of_places
 from graphc.runtime.backends.backend import Programs
+from graphc.runtime.profiling.recorder import Recorder
 from graphc.runtime.transports.transport import Communicator
 from graphc.support.errors import GraphcError
 from graphc_cupy.device import CupyDevice
@@ -50,12 +51,12 @@ class CupyLoaded:
     devices: by rank, as long as somebody has them: the first one runs the steps of all
     """
 
-    def __init__(self, programs: Programs, gpu: Gpu) -> None:
-        self.programs, self.gpu = programs, gpu
+    def __init__(self, programs: Programs, gpu: Gpu, recorder: Recorder | None = None) -> None:
+        self.pending: PendingStep | None = None  # a step that nobody has waited for
+        self.programs, self.gpu, self.recorder = programs, gpu, recorder
         self.devices = WeakValueDictionary[int, CupyDevice]()
         self._prepared: dict[str, Prepared] = {}
         self.lock = threading.RLock()
-        self.pending: PendingStep | None = None  # a step that nobody has waited for
 
     @cached_property
     def stream(self) -> Any:

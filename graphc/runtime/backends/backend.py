@@ -44,6 +44,9 @@ class FastPath(Protocol):
         variables: what is read in place of the device's own, where it lies. Whoever gives some
         gives all of them, in every step, and gets outputs where these lie: they may be overwritten
         by the next step.
+        The dict may wait for the end of the step when it is read. Then an error of the step is
+        raised when it is read, or when variables are, or by the next step, which is not made; the
+        step does not count any more.
         Returns None, and does nothing, if the batch has not as many examples as the program takes,
         or is not a dict of arrays of the right dtypes in the agreed order, or if another step is
         running, or if the program can't read variables that are given. A signal is raised before

@@ -25,7 +25,7 @@ def recording(backend: Backend, recorder: Recorder) -> Backend:
     if not isinstance(backend, RecordingBackend):
         raise GraphcError(
             "G0861", f"backend '{backend.name}' does not record where the time of a step goes",
-            help="the numpy backend does",
+            help="the backends numpy and cupy do",
         )  # fmt: skip
     return backend.recording(recorder)
 

@@ -117,6 +117,11 @@ class DeviceLog:
 
         return run
 
+    @property
+    def stopped(self) -> bool:
+        """Whether nothing more is kept."""
+        return self._python.maxlen == 0
+
     def stop(self) -> None:
         """Keep nothing more of what Python runs."""
         self._python = deque(maxlen=0)

@@ -27,12 +27,9 @@ class Means:
             self.settle()
         self.steps += 1
         self.examples += examples
-        if type(results) is dict:
-            self._add(results, examples)
-        else:
+        if type(results) is not dict:
             self._last = results, examples
-
-    def _add(self, results: Mapping[str, Any], examples: int) -> None:
+            return
         sums = self._sums
         if not sums:
             sums = self._sums = dict.fromkeys(numbers(results), 0.0)
@@ -42,7 +39,10 @@ class Means:
     def settle(self) -> None:
         """Read what the last step reports, if it was not read yet. Raises its error."""
         if self._last is not None:
-            self._add(*self._last)
+            results, examples = self._last
+            sums = self._sums = self._sums or dict.fromkeys(numbers(results), 0.0)
+            for name in sums:
+                sums[name] += results[name] * examples
             self._last = None
 
     def take_back(self) -> None:

@@ -16,6 +16,7 @@ import weakref
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from time import perf_counter
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -184,12 +185,21 @@ class Event:
     """As cupy's: it has come when the stream has come to where it was recorded last."""
 
     def __init__(self) -> None:
-        self._recorded: tuple[Stream, list[bool]] | None = None
+        self._recorded: tuple[Stream, list[float]] | None = None
 
     def record(self, stream: Stream) -> None:
-        come: list[bool] = []
+        if stream.captured is not None:
+            raise Misuse("an event that is recorded in a capture has no time")
+        come: list[float] = []
         self._recorded = stream, come
-        stream.give(lambda: come.append(True))
+        stream.give(lambda: come.append(perf_counter()))
+
+    @property
+    def seconds(self) -> float:
+        """When it came."""
+        if self._recorded is None or not self._recorded[1]:
+            raise Misuse("cudaErrorNotReady")
+        return self._recorded[1][0]
 
     def wait(self) -> Callable[[], None]:
         """What waits for the place where it is recorded now."""
@@ -263,8 +273,11 @@ class StandIn:
         assert non_blocking, "the default stream waits for all others"
         return Stream(self)
 
-    def Event(self, *, disable_timing: bool) -> Event:
+    def Event(self, *, disable_timing: bool = False) -> Event:
         return Event()
+
+    def get_elapsed_time(self, start_event: Event, end_event: Event) -> float:
+        return 1e3 * (end_event.seconds - start_event.seconds)
 
     def check(self, address: int, size: int) -> None:
         """Raise Misuse unless the GPU has these bytes."""

@@ -200,7 +200,9 @@ def test_the_error_of_a_step_is_told_by_the_next_one_which_is_not_made(strategy:
         path.step(batch(256, 3))
         slow.step(batch(256, 3))
         path.step(wrong)
-        with pytest.raises(GraphcError, match="in the step before this one: .* label 10 .* in row 7"):
+        with pytest.raises(
+            GraphcError, match="in the step before this one: .* label 10 .* in row 7"
+        ):
             path.step(batch(256, 4))
         assert made.finished["train"] == count + 1 and path.open
         left, wanted = made.variables(), other.variables()
@@ -244,6 +246,19 @@ def test_a_training_stops_where_a_step_has_failed() -> None:
             history = trainer.fit_stream(batches[place:])
             assert trainer.steps == 6 and not trainer.position.example
         assert np.isfinite(history["loss"]).all()
+
+
+def test_a_step_that_nobody_reads_keeps_no_memory() -> None:
+    with fast_engine() as (cuda, made, path):
+        unread = path.step(batch(256, 1))
+    del made, path
+    assert cuda.blocks.bytes  # the results are read from there
+    assert unread is not None and isinstance(unread["loss"], float)
+    assert not cuda.blocks.bytes
+    with fast_engine() as (other, made, path):
+        path.step(batch(256, 1))
+    del made, path
+    assert not other.blocks.bytes and not other.pinned.bytes
 
 
 def test_results_are_a_dict_that_waits() -> None:
