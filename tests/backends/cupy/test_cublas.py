@@ -17,11 +17,10 @@ from backends.native.test_products import Groups, contraction, reference
 from graphc_cupy.cublas import WORKSPACE, Cublas
 
 from graphc.ir.types import BF16, F16, F32, F64, DType
-from graphc.lowering.kernel.code import Access, Apply, Gemm, Load, Parameter, Store
+from graphc.lowering.kernel.code import Gemm, Store
 from graphc.lowering.kernel.lowered import Native
-from graphc.lowering.library import choice
 from graphc.lowering.lower import lower
-from graphc.lowering.target import CPU, GPU
+from graphc.lowering.target import GPU
 from graphc.runtime.backends import plugins
 from graphc.support.errors import GraphcError, InternalError
 
@@ -85,19 +84,6 @@ def test_the_heads_of_several_examples_are_called_one_after_the_other() -> None:
     found = multiplied(product, arrays)
     wanted = reference(product, *arrays[:2])
     np.testing.assert_allclose(found[2], wanted.ravel(), rtol=1e-5, atol=1e-5)
-
-
-def test_a_choice_is_told_with_its_reason() -> None:
-    product = contraction(((), (64,), (128,), (256,)))
-    assert choice(product, GPU, exact=False).library
-    assert not choice(product, CPU, exact=False).library
-    few = choice(product, replace(GPU, library=1 << 30), exact=False)
-    assert not few.library and few.reason == "2,097,152 multiplications a launch are few"
-    fixed = choice(product, GPU, exact=True)
-    assert not fixed.library and "under reproducible" in fixed.reason
-    code = (Load(1, Access(3, (0, 1))), Apply(2, "add", (0, 1), F32), Store(Access(2, (256, 1)), 2))
-    fused = replace(product, params=(*product.params, Parameter(F32)), code=code)
-    assert choice(fused, GPU, exact=False).reason.startswith("1,048,576 ")  # of two launches
 
 
 @pytest.mark.parametrize("dtype", [F32, F64, F16, BF16], ids=str)
