@@ -17,6 +17,7 @@ from graphc.runtime.transports.transport import Communicator
 from graphc_cupy.fast_path import CupyFastPath, fast_path
 from graphc_cupy.graph import CupyStep
 from graphc_cupy.memory import DeviceBlock, SharedMemory
+from graphc_cupy.pending import of_the_step_before
 
 if TYPE_CHECKING:
     from graphc_cupy.loaded import CupyLoaded
@@ -77,7 +78,7 @@ class CupyDevice:
         self.committing = False
         outputs: dict[str, Array] = {}
         if self.rank == 0:
-            self._loaded.settle()
+            of_the_step_before(self._loaded.settle)
             outputs = self._steps[program].run(supply, self._commits)
         self._comm.meet_all()
         return outputs

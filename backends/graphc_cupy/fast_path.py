@@ -10,7 +10,8 @@ from writing variables, too; its error is raised when its results are read, or b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+import os
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock, RLock
@@ -27,7 +28,7 @@ from graphc.runtime.machine.interrupts import Uninterrupted
 from graphc.support.errors import GraphcError
 from graphc_cupy.graph import CupyStep
 from graphc_cupy.lazy import LazyResults
-from graphc_cupy.pending import SLOTS, PendingStep
+from graphc_cupy.pending import SLOTS, PendingStep, of_the_step_before
 
 if TYPE_CHECKING:
     from graphc_cupy.loaded import CupyLoaded
@@ -53,11 +54,23 @@ class CupyFastPath:
     def __init__(
         self, loaded: CupyLoaded, step: CupyStep, names: tuple[str, ...], turn: Lock
     ) -> None:
-        self.open, self.done, self._slot = True, 0, 0
+        self._open, self.done, self._slot, self._process = True, 0, 0, os.getpid()
         self._loaded, self._step, self._names, self._turn = loaded, step, names, turn
         self._outputs = tuple(step.program.outputs)
         self._dtypes = {n: step.program.inputs[n].dtype.numpy for n in names}
         self._known: dict[Hashable, _Known | None] = {}
+
+    @property
+    def open(self) -> bool:
+        """Whether steps may take it. Who closes it waits for the step that is under way: it uses
+        memory that may be freed then. A fork of the process has no GPU to wait for."""
+        return self._open
+
+    @open.setter
+    def open(self, value: bool) -> None:
+        self._open = value
+        if not value and os.getpid() == self._process:
+            self._loaded.finish()
 
     def step(self, batch: Any, variables: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
         """Run one step; None if the batch must take the normal path, or variables are given: those
@@ -78,7 +91,7 @@ class CupyFastPath:
         loaded, step, supply = self._loaded, self._step, known.supply
         before = loaded.pending
         if before is not None and not before.is_of(step):
-            _of_the_step_before(loaded.settle)  # of another program
+            of_the_step_before(loaded.settle)  # of another program
         if before is None or before.is_over:
             before = None
             step.forgive()  # memory that programs share
@@ -102,7 +115,7 @@ class CupyFastPath:
     def _end(self, before: PendingStep) -> None:
         """Wait for the step before, whose failure is that of this step, too."""
         try:
-            _of_the_step_before(before.settle)
+            of_the_step_before(before.settle)
         except BaseException:
             self.done -= 1
             raise
@@ -110,7 +123,7 @@ class CupyFastPath:
     def failed(self, lost: bool) -> None:
         """A step has failed. lost: so are the variables"""
         self.done -= 1
-        self.open = self.open and not lost
+        self._open = self._open and not lost
         self._loaded.pending = None
 
     def _of(self, batch: Mapping[str, Any]) -> _Known | None:
@@ -150,15 +163,6 @@ def _read(pending: PendingStep, lock: RLock) -> dict[str, Any]:
     with lock:
         outputs = pending.settle()
     return {name: x.item() if x.ndim == 0 else x for name, x in outputs.items()}
-
-
-def _of_the_step_before(wait: Callable[[], object]) -> None:
-    """Wait for the step before this one, and say of its error that it is that."""
-    try:
-        wait()
-    except GraphcError as error:
-        error.message = f"in the step before this one: {error.message}"
-        raise
 
 
 def fast_path(

@@ -75,9 +75,12 @@ class CupyLoaded:
             if pending is not None and not pending.is_over:
                 pending.settle()
 
-    def __del__(self) -> None:
-        if self.pending is not None:  # it still uses memory that is about to be freed
-            self.stream.synchronize()
+    def finish(self) -> None:
+        """Wait for it; its error is told only to who reads its results."""
+        with self.lock:
+            pending, self.pending = self.pending, None
+            if pending is not None:
+                pending.finish()
 
     def device(self, rank: int, comm: Communicator) -> CupyDevice:
         if len(comm.here) < comm.size:

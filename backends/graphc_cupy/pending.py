@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphc.runtime.data.supply import Array, Supply
 from graphc.runtime.machine.interrupts import Uninterrupted
+from graphc.support.errors import GraphcError
 from graphc_cupy.memory import Results, Staging
 
 if TYPE_CHECKING:
@@ -60,13 +61,17 @@ class PendingStep:
 
     def settle(self) -> dict[str, Array]:
         """Wait for the end; the outputs. Raises what a check has found, each time it is asked."""
+        self.finish()
+        if self._error is not None:
+            raise self._error.with_traceback(None)  # its frames would have the GPU's memory
+        assert self._outputs is not None
+        return self._outputs
+
+    def finish(self) -> None:
+        """Wait for the end, without telling an error yet."""
         if not self.is_over:
             with Uninterrupted():
                 self._end()
-        if self._error is not None:
-            raise self._error
-        assert self._outputs is not None
-        return self._outputs
 
     def _end(self) -> None:
         step, self._step = self._step, None
@@ -76,10 +81,19 @@ class PendingStep:
             step.raise_found(self._slot, self._whole, self._commits)
             self._outputs = step.outputs(self._slot, self._supply)
         except BaseException as error:
-            self._error = error
+            self._error = error.with_traceback(None)
             self._failed(self._lost)
         # What its results are read from later must not keep the batch, and the GPU's memory.
         del self._slot, self._whole, self._failed
 
     def _commits(self, now: bool) -> None:
         self._lost = now
+
+
+def of_the_step_before(wait: Callable[[], object]) -> None:
+    """Wait for the step before this one, and say of its error that it is that."""
+    try:
+        wait()
+    except GraphcError as error:
+        error.message = f"in the step before this one: {error.message}"
+        raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import pickle
 from collections.abc import Iterator, Mapping
@@ -225,7 +226,7 @@ def test_the_error_of_a_step_is_told_by_who_reads_its_results_or_a_variable() ->
             made.variables()
         made.variables()
         path.step(wrong)
-        with pytest.raises(GraphcError, match="label 10"):
+        with pytest.raises(GraphcError, match="in the step before this one: .* label 10"):
             made.step(batch(256, 3))
         made.step(batch(256, 3))
 
@@ -248,17 +249,23 @@ def test_a_training_stops_where_a_step_has_failed() -> None:
         assert np.isfinite(history["loss"]).all()
 
 
-def test_a_step_that_nobody_reads_keeps_no_memory() -> None:
-    with fast_engine() as (cuda, made, path):
-        unread = path.step(batch(256, 1))
-    del made, path
-    assert cuda.blocks.bytes  # the results are read from there
-    assert unread is not None and isinstance(unread["loss"], float)
-    assert not cuda.blocks.bytes
-    with fast_engine() as (other, made, path):
-        path.step(batch(256, 1))
-    del made, path
-    assert not other.blocks.bytes and not other.pinned.bytes
+def test_who_closes_an_engine_waits_for_its_last_step() -> None:
+    """So that it uses no memory that is free; its results can be read later, too."""
+    wrong = {k: v.copy() for k, v in batch(256, 1).items()}
+    wrong["y"][7] = 10
+    for given in (batch(256, 1), wrong):
+        with fast_engine() as (cuda, made, path):
+            unread = path.step(given)
+        ran = dict(cuda.counts.times)
+        del made, path
+        gc.collect()
+        assert not cuda.blocks.bytes and not cuda.pinned.bytes
+        if given is wrong:
+            with pytest.raises(GraphcError, match="label 10"):
+                dict(unread or {})
+        else:
+            assert isinstance((unread or {})["loss"], float)
+        assert cuda.counts.times == ran
 
 
 def test_results_are_a_dict_that_waits() -> None:
