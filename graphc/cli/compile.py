@@ -55,8 +55,9 @@ def compile_command(
     if output is not None:
         check_writable(output, "G0507")
     made_for = plugins.backend(backend)
-    more = {"sparse": sparse, "seed": seed, "backend": backend}
-    plan = plan_of(file, strategy, peak, order, bucket, **more, anew=True)
+    plan = plan_of(
+        file, strategy, peak, order, bucket, sparse=sparse, seed=seed, backend=backend, anew=True
+    )
     target = output or file.with_suffix(".plan")
     plan.save(target)
     train, n, used = plan.training, plan.devices, programs_used(plan)

@@ -308,9 +308,10 @@ def plan_of(
     with shown_warnings():
         module = load_module(file, seed=seed or 0).ordered(order or "").with_sparse(sparse or "")
         chosen = parse_strategy(strategy) if strategy else None
-        how = {"bucket": bucket, "check_replicas": check_replicas}
         compiled = driver.compile_module if anew else plan_cache.compiled
-        plan = compiled(module, chosen or module.strategy, **how)
+        plan = compiled(
+            module, chosen or module.strategy, bucket=bucket, check_replicas=check_replicas
+        )
     if limit is not None:
         check_peak(plan, plugins.backend(backend), limit)
     check_chosen_budgets(plan, module, chosen, bucket)

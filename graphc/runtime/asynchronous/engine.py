@@ -113,8 +113,11 @@ class AsynchronousEngine:
     @property
     def footprints(self) -> tuple[Footprint, ...]:
         """The bytes that servers and workers have used so far, by kind: the largest first."""
-        engines = [x.engine for x in self.stores] + [x.engine for x in self._workers.values()]
-        return by_kind(f for engine in engines for f in engine.footprints)
+        return by_kind(f for engine in self._engines for f in engine.footprints)
+
+    @property
+    def _engines(self) -> list[Engine]:
+        return [x.engine for x in self.stores] + [x.engine for x in self._workers.values()]
 
     # -- variables ------------------------------------------------------------------------------
 
@@ -265,8 +268,8 @@ class AsynchronousEngine:
         """Let so many workers compute at a time. A server works while the worker whose push it
         applies waits for it, so it takes no more of the cores than a worker."""
         self._among = among
-        for role in (*self.stores, *tuple(self._workers.values())):
-            role.engine.share(among)
+        for engine in self._engines:
+            engine.share(among)
 
     def _noting(self, source: NumberedStream[Any], on_push: OnPush) -> OnPush:
         def note(entry: RecordedPush, results: Mapping[str, Any]) -> None:

@@ -338,6 +338,7 @@ class JobProcesses:
 
     def _exchange(self, own: Any, sizes: Sequence[int], patience: float | None) -> list[Any]:
         """The arrays of all processes, of known sizes, given that of this one."""
+        every: list[Any]
         _, request, every = self._begin(own, sizes, patience)
         request.wait(patience)
         return every
