@@ -131,7 +131,7 @@ def test_nothing_is_evaluated_and_only_config_reads_the_environment() -> None:
                     assert path.name == "config.py", f"{path}:{node.lineno} reads the environment"
 
 
-SEEN_BY_BACKENDS = "lowering runtime ir.types ir.op ir.placement ir.leaf_tree ops support"
+SEEN_BY_BACKENDS = "lowering runtime ir.types ir.op ir.placement ir.leaf_tree ir.orders ops support"
 PLUG_INS = {p.name for p in (ROOT / "backends").iterdir() if p.is_dir()}
 ALLOWED_IN_BACKENDS = [*(f"graphc.{n}" for n in SEEN_BY_BACKENDS.split()), *sorted(PLUG_INS)]
 

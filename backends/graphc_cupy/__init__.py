@@ -1,12 +1,12 @@
 """The backend for NVIDIA GPUs: kernels from the printers that the CPU's come from, run by cupy.
 
-A step is captured as CUDA graphs, which are replayed: `graphc_cupy.graph`. All devices of a mesh
-are virtual devices of one GPU.
+A step is captured as CUDA graphs, which are replayed: `graphc_cupy.graph`. The devices of a mesh
+are virtual devices of one GPU, or blocks of them are on several: `graphc_cupy.several_gpus`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,12 @@ def _this_gpu() -> Gpu:
     return gpu()
 
 
+def _these_gpus() -> Sequence[Gpu]:
+    from graphc_cupy.machine import gpus
+
+    return gpus()
+
+
 def _missing() -> str | None:
     from graphc_cupy.machine import missing
 
@@ -32,9 +38,11 @@ def _missing() -> str | None:
 
 @dataclass(frozen=True)
 class CupyBackend:
-    """A backend for one NVIDIA GPU.
+    """A backend for NVIDIA GPUs.
 
-    gpu:     the GPU that runs steps; None: the first one that CUDA shows
+    gpu:     the GPU that runs steps, if it is the only one: the first one that CUDA shows
+    gpus:    all that this process sees, to share the ranks of a mesh; () if they shall not
+    patience: seconds that NCCL has to start, and to end a collective that GPUs have reached
     missing: what this machine lacks, in words; None if nothing
     recorder: of what devices do; None: nothing is recorded
     """
@@ -42,6 +50,8 @@ class CupyBackend:
     name: str = "cupy"
     gpu: Callable[[], Gpu] = field(default=_this_gpu, repr=False)
     missing: Callable[[], str | None] = field(default=_missing, repr=False)
+    gpus: Callable[[], Sequence[Gpu]] = field(default=tuple, repr=False)
+    patience: float = 60.0
     recorder: Recorder | None = field(default=None, repr=False)
 
     @property
@@ -64,8 +74,10 @@ class CupyBackend:
         return self.missing()
 
     def memory(self) -> int | None:
-        """The bytes that the GPU has."""
-        return None if self.missing() else self.gpu().memory
+        """The bytes that the GPUs have together."""
+        if self.missing():
+            return None
+        return sum(x.memory for x in self.gpus()) or self.gpu().memory
 
     def requirements(self) -> tuple[Requirement, ...]:
         """What it needs of this machine."""
@@ -74,13 +86,13 @@ class CupyBackend:
         return requirements()
 
     def load(self, programs: Programs) -> Loaded:
-        from graphc_cupy.loaded import CupyLoaded
+        from graphc_cupy.dealt import DealtLoaded
 
-        return CupyLoaded(programs, self.gpu(), self.recorder)
+        return DealtLoaded(programs, self.gpus(), self.gpu, self.patience, self.recorder)
 
     def recording(self, recorder: Recorder) -> CupyBackend:
         """The same, with devices that record what they do."""
         return replace(self, recorder=recorder)
 
 
-BACKEND = CupyBackend()
+BACKEND = CupyBackend(gpus=_these_gpus)

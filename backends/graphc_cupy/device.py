@@ -44,9 +44,12 @@ class CupyDevice:
     @property
     def footprint(self) -> Footprint:
         first = self._loaded.devices[0]
-        variables = sum(x.size for x in self.variables.values())
         constants = sum(step.constants(self.rank) for step in first._steps.values())
-        scratch = share(first.scratch.total, self._comm.size)
+        return self.taken(constants, share(first.scratch.total, self._comm.size))
+
+    def taken(self, constants: int, scratch: int) -> Footprint:
+        """The bytes that this rank uses, with those of its constants and of what it shares."""
+        variables = sum(x.size for x in self.variables.values())
         return Footprint(1, variables, constants, self._arena.total, scratch)
 
     def arena(self, size: int) -> DeviceBlock:

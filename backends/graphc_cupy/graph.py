@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from graphc_numpy.memory import array_on
 from graphc_numpy.native.step.error_checks import Wrong
 
-from graphc.lowering.kernel.lowered import Host, Native
+from graphc.lowering.kernel.lowered import Host, Line, Native
 from graphc.lowering.memory.layouts import layouts_of
 from graphc.lowering.program.program import Buffer, Feed, Start, Wait
 from graphc.runtime.data.supply import Array, Supply
@@ -44,7 +44,7 @@ class CupyStep:
         self.program, self.lowered = prepared.program, prepared.lowered
         self._stream, self._sending, self._comm = loaded.stream, loaded.sending, comm
         cuda = loaded.gpu.cuda
-        scratch = loaded.devices[0].scratch.take(prepared.scratch.size)
+        scratch = loaded.devices[min(loaded.devices)].scratch.take(prepared.scratch.size)
         at = prepared.scratch.offsets
         staging = [Staging(cuda, prepared.staged, scratch, at[f"staged {k}"]) for k in range(SLOTS)]
         self.ranks = [
@@ -260,25 +260,32 @@ class CupyStep:
         self._copy_back(slot)
 
     def _run_part(self, part: int, supply: Supply) -> None:
-        needed, n = self.lowered.needed[part], 8 * len(self.lowered.positions)
         for turn in self._launching.turns(part, supply):
-            running = list(self._launching.ranks(part, turn, supply))
-            for rank in running if needed else ():
-                rank.put_positions(turn, supply, needed)
-                rank.staging.copy_one(self._stream, ("positions", rank.number, turn), n)
+            self.give_numbers(part, turn, supply)
             for line in self.lowered.parts[part]:
-                if isinstance(line, Native):
-                    self._launch(line, part, turn, supply)
-                else:
-                    self._host(line, part, turn, supply)
+                self.give(line, part, turn, supply)
+
+    def give_numbers(self, part: int, turn: int, supply: Supply) -> None:
+        """Give the stream the numbers that kernels load in a turn."""
+        needed, n = self.lowered.needed[part], 8 * len(self.lowered.positions)
+        for rank in self._launching.ranks(part, turn, supply) if needed else ():
+            rank.put_positions(turn, supply, needed)
+            rank.staging.copy_one(self._stream, ("positions", rank.number, turn), n)
+
+    def give(self, line: Line, part: int, turn: int, supply: Supply) -> None:
+        """Give the stream the calls of a line; wait for it, and do what the host does."""
+        if isinstance(line, Native):
+            self._launch(line, part, turn, supply)
+        else:
+            self._host(line, part, turn, supply)
 
     def _host(self, line: Host, part: int, turn: int, supply: Supply) -> None:
         x = line.instruction
         ranks = [r.number for r in self._launching.ranks(part, turn, supply)]
         match x:
             case Feed():
-                for rank in (self.ranks[k] for k in ranks):
-                    if rank.site.runs(x):
+                for rank in self.ranks:
+                    if rank.number in ranks and rank.site.runs(x):
                         name, b = rank.feed(x, turn, supply), self.program.buffers[x.result]
                         rank.staging.copy_one(self._stream, name, b.bytes)
             case Start():
@@ -288,8 +295,37 @@ class CupyStep:
                 self._collectives.wait(start, ranks, turn, self._stream)
             case _:
                 self._look(supply)  # an error that comes first is told first
-                for k in ranks:
-                    self._hosts[k].run(x, turn, supply, self._stream)
+                for host in self._hosts:
+                    if host.rank.number in ranks:
+                        host.run(x, turn, supply, self._stream)
+
+    # -- in step with other GPUs (graphc_cupy.several_gpus) ----------------------------------------
+
+    def begin_pieces(self) -> None:
+        """Begin a step piece by piece: no check has failed, and variables may be written."""
+        first = self.slots[0]
+        self._read_from(first.staging)
+        first.staged = None
+        self._errors.forget(self._stream)
+        self._errors.clear(self._stream)
+
+    def give_checks(self) -> None:
+        """Let the words of checks come to the host."""
+        self.slots[0].words.copy(self._stream)
+
+    def raise_error(self, supply: Supply) -> None:
+        """Raise the first error of what has come, if a check has failed."""
+        wrong = self._errors.found(self.slots[0].words)
+        if wrong is not None:
+            raise self._error(wrong, supply)
+
+    def give_results(self) -> None:
+        """Let outputs and the words of checks come to the host."""
+        self._copy_back(self.slots[0])
+
+    def results(self) -> dict[str, Array]:
+        """The outputs that have come."""
+        return self._arrays(self.slots[0])
 
     # -- errors -----------------------------------------------------------------------------------
 
@@ -297,17 +333,14 @@ class CupyStep:
         """Raise the first error that was noted so far, if the program has checks: wait for them."""
         if not self.lowered.checks:
             return
-        words = self.slots[0].words
-        words.copy(self._stream)
+        self.give_checks()
         self._stream.synchronize()
-        wrong = self._errors.found(words)
-        if wrong is not None:
-            raise self._error(wrong, supply)
+        self.raise_error(supply)
 
     def _error(self, wrong: Wrong, supply: Supply) -> GraphcError:
         """The error of a check that failed, with the place of the value if it is found."""
         rank, turn = divmod(wrong.row, self.program.mesh.turns)
-        at = self.ranks[rank]
+        at = self._of_rank(rank)
         variable = partial(at.variable, stream=self._stream)
         error = wrong_index.found(
             wrong.kernel, wrong.limit, at.site, self._comm, turn, supply, variable
@@ -318,7 +351,10 @@ class CupyStep:
 
     def constants(self, rank: int) -> int:
         """Bytes of constants of a rank."""
-        return self.ranks[rank].constants
+        return self._of_rank(rank).constants
+
+    def _of_rank(self, rank: int) -> BoundRank:
+        return next(x for x in self.ranks if x.number == rank)
 
     def _outputs(self) -> Iterator[tuple[str, Buffer, tuple[Any, int, int]]]:
         """The outputs, with where their roots lie on the first rank: they are the same on all."""

@@ -103,7 +103,7 @@ class HostedCollectives:
     """Collectives that no kernel does: of all ranks, one after the other."""
 
     def __init__(self, ranks: Sequence[HostedRank]) -> None:
-        self._ranks = ranks
+        self._ranks = {x.rank.number: x for x in ranks}
         self._begun: dict[tuple[int, int], Array] = {}  # results, by token and rank
 
     def start(

@@ -48,6 +48,7 @@ class Launching:
     ) -> None:  # fmt: skip
         self._lowered, self._kernels, self._ranks = lowered, kernels, ranks
         self._own, self._errors, self._failed = own, errors, failed
+        self._by_number = {rank.number: rank for rank in ranks}
         self._turns = ranks[0].site.program.mesh.turns
 
     def turns(self, part: int, supply: Supply) -> range:
@@ -93,5 +94,6 @@ class Launching:
         m = self._lowered.memories[memory]
         if m.kind != "section":
             return rank.base(memory, turn)
-        peer = self._ranks[rank.site.group(*m.axes)[m.position]] if m.axes else rank
+        number = rank.site.group(*m.axes)[m.position] if m.axes else rank.number
+        peer = self._by_number[number]
         return peer.base(m.of, turn) + rank.moved(m, turn, supply)

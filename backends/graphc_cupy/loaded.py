@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 from weakref import WeakValueDictionary
 
 from graphc_numpy.native.memory import share
 
 import graphc.support.config as config
+from graphc.ir.placement import Mesh
 from graphc.lowering.kernel.code import LoopKernel
 from graphc.lowering.kernel.lowered import Lowered, Native
 from graphc.lowering.program.program import Footprint, Program, by_kind, kinds_of_places
+from graphc.lowering.target import LoweringTarget
 from graphc.runtime.backends.backend import Programs
 from graphc.runtime.profiling.recorder import Recorder
 from graphc.runtime.transports.transport import Communicator
-from graphc.support.errors import GraphcError
 from graphc_cupy.device import CupyDevice
 from graphc_cupy.failing import ERRORS, error_bytes, joining
 from graphc_cupy.library import Gpu, Launched, kernels_on
@@ -27,6 +28,7 @@ from graphc_cupy.memory import BlockLayout, SharedSizes
 from graphc_cupy.pending import SLOTS, PendingStep
 from graphc_cupy.ranks import staged
 
+Lowering: TypeAlias = Callable[[Program, int, LoweringTarget], Lowered]
 SHOW_KERNELS = 3  # the level of GRAPHC_DEBUG that prints the kernels of a program
 
 
@@ -49,11 +51,17 @@ class CupyLoaded:
     """See graphc.runtime.backends.backend.Loaded.
 
     devices: by rank, as long as somebody has them: the first one runs the steps of all
+    ranks: that the GPU has, in a row; all of the mesh if there is no other GPU
     """
 
-    def __init__(self, programs: Programs, gpu: Gpu, recorder: Recorder | None = None) -> None:
+    def __init__(
+        self, programs: Programs, gpu: Gpu, ranks: range | None = None,
+        lowering: Lowering | None = None, recorder: Recorder | None = None,
+    ) -> None:  # fmt: skip
         self.pending: PendingStep | None = None  # a step that nobody has waited for
         self.programs, self.gpu, self.recorder = programs, gpu, recorder
+        self.ranks = range(next(iter(programs.values())).mesh.devices) if ranks is None else ranks
+        self._lowering = lowering or lowered_for
         self.devices = WeakValueDictionary[int, CupyDevice]()
         self._prepared: dict[str, Prepared] = {}
         self.lock = threading.RLock()
@@ -83,11 +91,6 @@ class CupyLoaded:
                 pending.finish()
 
     def device(self, rank: int, comm: Communicator) -> CupyDevice:
-        if len(comm.here) < comm.size:
-            raise GraphcError(
-                "G0702", "'cupy' can't run here: all devices must be of one process",
-                help="start one process; its devices share one GPU",
-            )  # fmt: skip
         with self.lock:
             self.devices[rank] = device = CupyDevice(self, rank, comm)
         return device
@@ -103,17 +106,14 @@ class CupyLoaded:
             return self._prepared[name]
 
     def _prepare(self, program: Program) -> Prepared:
-        from graphc.lowering.lower import lower
-
-        shared: frozenset[str] | None = frozenset() if program.mesh.devices > 1 else None
-        lowered = lower(program, shared, target=self.gpu.target)
+        lowered = self._lowering(program, len(self.ranks), self.gpu.target)
         if config.get().debug >= SHOW_KERNELS:
             from graphc.lowering.kernel_listing import listing
 
             print(listing(program, lowered, self.gpu.target), file=sys.stderr)
         join = joining(program, lowered)
         kernels = kernels_on(self.gpu, [*_kernels(lowered), *([join] if join else [])])
-        before = BlockLayout.of(staged(program, lowered))
+        before = BlockLayout.of(staged(program, lowered, self.ranks))
         sizes = {
             **{f"staged {k}": before.size for k in range(SLOTS)},
             ERRORS: error_bytes(program, lowered),
@@ -138,10 +138,29 @@ class CupyLoaded:
                 first.bytes_at(at, "variable"),
                 sum(b.bytes for b in constants if b.lies_at(at)),
                 arena.total,
-                share(scratch.total, first.mesh.devices),
+                share(scratch.total, len(self.ranks)),
             )
-            for at, devices in kinds_of_places(first.mesh, programs)
+            for at, devices in self._places(first.mesh, programs)
         )
+
+    def _places(self, mesh: Mesh, programs: Sequence[Program]) -> Iterable[tuple[Any, int]]:
+        """Coordinates of each kind of rank on this GPU, with how many there are."""
+        if len(self.ranks) == mesh.devices:
+            return kinds_of_places(mesh, programs)
+        return ((mesh.coordinates(rank), 1) for rank in self.ranks)
+
+    @property
+    def scratch_bytes(self) -> int:
+        """The bytes that all ranks have together, for what a step uses only while it runs."""
+        return self.devices[self.ranks[0]].scratch.total
+
+
+def lowered_for(program: Program, ranks: int, target: LoweringTarget) -> Lowered:
+    """A program lowered for GPUs that have so many ranks each."""
+    from graphc.lowering.lower import lower
+
+    shared: frozenset[str] | None = frozenset() if ranks > 1 else None
+    return lower(program, shared, here=ranks, target=target)
 
 
 def _kernels(lowered: Lowered) -> Iterator[LoopKernel]:

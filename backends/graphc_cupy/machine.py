@@ -21,7 +21,8 @@ from graphc.lowering import target as targets
 from graphc.lowering.kernel.code import LoopKernel
 from graphc.runtime.machine.requirements import Requirement
 from graphc_cupy.cublas import Cublas
-from graphc_cupy.library import Gpu, LoadedKernel
+from graphc_cupy.cuda_of_gpu import CudaOfGpu
+from graphc_cupy.library import Gpu, LoadedKernel, Loader
 from graphc_cupy.nvidia_libraries import library
 from graphc_cupy.ptx import nvjitlink
 from graphc_cupy.ptx.assemble import assembler, code_of, ptx_of
@@ -30,20 +31,27 @@ from graphc_cupy.ptx.targets import GENERATIONS, TRIPLE, ptx_target
 from graphc_cupy.ptx.threads import BlockMachine
 
 INSTALL = "python -m pip install 'graphc[cuda13]', or 'graphc[cuda12]' for an older driver"
+INSTALL_NCCL = "python -m pip install nvidia-nccl-cu13, or nvidia-nccl-cu12, as cupy's CUDA is"
 DEVICE = 0  # the first GPU that CUDA shows
 USUAL_SHARED = 48 << 10  # bytes that a block may share without being asked
 
 
 def missing() -> str | None:
     """Why steps can't run on a GPU here; None if they can."""
-    return next((x.problem for x in requirements() if x.problem and x.needed), None)
+    return next((x.problem for x in needed() if x.problem), None)
 
 
 @lru_cache(maxsize=1)
+def needed() -> tuple[Requirement, ...]:
+    """What the backend can't do without, in the order in which it asks: what depends on a thing
+    that is missing is not asked for."""
+    return (*_cuda(), _llvm())
+
+
 def requirements() -> tuple[Requirement, ...]:
-    """What the backend needs, in the order in which it asks: what depends on a thing that is
-    missing is not asked for."""
-    return (*_cuda(), _llvm(), _assembler(), _cublas())
+    """That, and what it uses where it is there."""
+    several = () if missing() else _several()
+    return (*needed(), *several, _assembler(), _cublas())
 
 
 def _cuda() -> Iterator[Requirement]:
@@ -96,6 +104,37 @@ def _generation_of(properties: Any) -> Requirement:
     return Requirement("device", f"{name}, {size:.0f} GiB, compute capability {major}.{minor}")
 
 
+def _several() -> Iterator[Requirement]:
+    """What several GPUs, and several processes, need besides."""
+    runtime = import_module("cupy").cuda.runtime
+    count = runtime.getDeviceCount()
+    if count > 1:
+        able = numbers_of(runtime)
+        names = [runtime.getDeviceProperties(k)["name"].decode() for k in range(count)]
+        left = [f"{k} ({name})" for k, name in enumerate(names) if k not in able]
+        text = f"{count}, of which {len(able)} share the devices of a mesh"
+        yield Requirement("GPUs", f"{text}; too old: {', '.join(left)}" if left else text)
+    yield _nccl(count)
+
+
+def _nccl(count: int) -> Requirement:
+    for_what = "only the first GPU is used, and no processes" if count > 1 else (
+        "several processes need it"
+    )  # fmt: skip
+    try:
+        nccl = import_module("cupy.cuda.nccl")
+        version = nccl.get_version() if nccl.available else 0
+    except Exception as error:
+        version, text = 0, str(error).strip().partition("\n")[0]
+        for_what = f"{for_what}: {text}"
+    if not version:
+        return Requirement(
+            "NCCL", problem=f"NCCL can't be loaded; {for_what}", mend=INSTALL_NCCL, needed=False
+        )
+    number = f"{version // 10000}.{version % 10000 // 100}.{version % 100}"  # since 2.9
+    return Requirement("NCCL", number)
+
+
 def _llvm() -> Requirement:
     found = f"llvmlite {llvmlite.__version__}"
     try:
@@ -143,9 +182,42 @@ def _number(name: str) -> int:
 
 
 def gpu() -> Gpu:
-    """The GPU, which must be there (`missing`)."""
-    cuda = import_module("cupy").cuda
-    properties = cuda.runtime.getDeviceProperties(DEVICE)
+    """The first GPU, which must be there (`missing`)."""
+    return _gpu(import_module("cupy").cuda, DEVICE)
+
+
+def gpus() -> tuple[Gpu, ...]:
+    """All GPUs that this process sees; only the first one where NCCL is missing, which several
+    need."""
+    cuda, nccl = import_module("cupy").cuda, partial(import_module, "cupy.cuda.nccl")
+    able = numbers_of(cuda.runtime)
+    if len(able) > 1 and not nccl().available:
+        able = able[:1]
+    return tuple(_one_of_several(CudaOfGpu(cuda, k, nccl)) for k in able)
+
+
+def numbers_of(runtime: Any) -> list[int]:
+    """The GPUs that run our kernels, as CUDA counts them."""
+    every = ((k, runtime.getDeviceProperties(k)) for k in range(runtime.getDeviceCount()))
+    return [k for k, x in every if generation(x["major"], x["minor"]) is not None]
+
+
+def _one_of_several(cuda: CudaOfGpu) -> Gpu:
+    with cuda.here():
+        found = _gpu(cuda, cuda.number)
+    return replace(found, load=partial(_loaded_there, cuda, found.load))
+
+
+def _loaded_there(
+    cuda: CudaOfGpu, load: Loader, kernels: Sequence[LoopKernel]
+) -> list[LoadedKernel]:
+    """Kernels as functions of one of several GPUs."""
+    with cuda.here():
+        return load(kernels)
+
+
+def _gpu(cuda: Any, number: int) -> Gpu:
+    properties = cuda.runtime.getDeviceProperties(number)
     major, minor = properties["major"], properties["minor"]
     name = generation(major, minor)
     assert name is not None, "the GPU is too old"

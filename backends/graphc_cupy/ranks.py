@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -116,11 +116,13 @@ def loops_that_feed(lowered: Lowered) -> frozenset[int]:
     return frozenset(x.result for x in feeds if isinstance(x, Feed))
 
 
-def staged(program: Program, lowered: Lowered) -> Iterator[tuple[Hashable, int]]:
-    """What goes to the GPU before a step: the parts of all ranks and turns, and their numbers."""
+def staged(
+    program: Program, lowered: Lowered, ranks: Iterable[int]
+) -> Iterator[tuple[Hashable, int]]:
+    """What goes to the GPU before a step: the parts of its ranks and turns, and their numbers."""
     turns, looped = program.mesh.turns, loops_that_feed(lowered)
     fed = [m for m in lowered.memories if m.kind == "feed"]
-    for rank in range(program.mesh.devices):
+    for rank in ranks:
         at = program.mesh.coordinates(rank)
         for m in fed:
             b = program.buffers[m.buffer]

@@ -32,9 +32,9 @@ def test_doctor_says_what_would_mend_what_is_missing(
     monkeypatch.setattr("graphc_cupy.machine.find_spec", lambda name: None)
     from graphc_cupy import machine
 
-    machine.requirements.cache_clear()
+    machine.needed.cache_clear()
     told = call("doctor").out
-    machine.requirements.cache_clear()
+    machine.needed.cache_clear()
     assert (
         "    cupy: cupy is not installed\n      try: python -m pip install 'graphc[cuda13]'" in told
     )

@@ -46,14 +46,14 @@ class LocalCommunicator(Communicator):
     def __init__(self, rank: int, size: int, common: Array | None, ranks: Ranks) -> None:
         self.rank, self.size, self.common = rank, size, common
         self.here, self.on_host = ranks.here, ranks.on_host
-        self._begin, self._wanted = ranks.begin, ranks.wanted
+        self._begin, self._wanted, self._look = ranks.begin, ranks.wanted, ranks.look
         self._scratch = Scratch()
         self._facts: dict[int, _Facts] = {}  # by the identity of a call, which they hold
         self.enter(Room(size, None))
 
     def enter(self, room: Room) -> None:
         """Begin a run."""
-        self._room = room
+        self._room, self.deadline = room, room.deadline
         self._turns: dict[Group, int] = {}
 
     def start(self, call: CollectiveCall, x: Any = None, out: Any = None) -> Handle:
@@ -97,6 +97,10 @@ class LocalCommunicator(Communicator):
             if known:  # what one rank has begun by now, all are to begin
                 self.barrier(every)
             raise EndAgreed
+
+    def look(self) -> None:
+        self._room.check()
+        self._look()
 
     def finish(self, meeting: Meeting) -> None:
         self._room.finish(self.rank, meeting, self._scratch)
@@ -249,13 +253,15 @@ class Ranks:
 
     on_host: how many there are on this host; begin(call, xs, outs): begin what a group does of
     which some are in other processes; wanted(): what the processes have asked each other at the
-    beginning of a step: whether one wants to end
+    beginning of a step: whether one wants to end; look(): raise the error of another process, if
+    there is one
     """
 
     here: range
     on_host: int
     begin: Callable[[CollectiveCall, Sequence[Any], Sequence[Any]], Transfer]
     wanted: Callable[[], int] = int
+    look: Callable[[], None] = lambda: None
 
 
 def _alone(call: CollectiveCall, xs: Sequence[Any], outs: Sequence[Any]) -> Transfer:

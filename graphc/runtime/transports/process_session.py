@@ -48,7 +48,10 @@ class ProcessSession:
         self.here = range(self._each * bridge.index, self._each * (bridge.index + 1))
         self.processes: Processes = JobProcesses(bridge)
         REPORTER.ranks = tuple(self.here)
-        ranks = Ranks(self.here, self._each * bridge.on_host, self._begin, self.processes.answer)
+        ranks = Ranks(
+            self.here, self._each * bridge.on_host, self._begin, self.processes.answer, self._look
+        )
+        self._watched = Watched(Never(), bridge)
         self._queues: dict[Group, CollectiveQueue] = {}
         self._made = Collectives(self.here, self._channel)
         self._members: dict[Group, list[int]] = {}
@@ -82,6 +85,7 @@ class ProcessSession:
         if self._bridge.failed:
             self._bridge.renew()
         self._forget()
+        self._watched = Watched(Never(), self._bridge)
         # All are here then, or one has failed: what makes a channel can't look for that.
         self.processes.all_gather(b"")
         for group in sorted({*self._groups, tuple(range(self.size))}):
@@ -108,6 +112,10 @@ class ProcessSession:
         what = self._made.of(call, next(x for x in xs if x is not None))
         what.begin(xs, outs)
         return Watched(queue.begin(what), self._bridge)
+
+    def _look(self) -> None:
+        """Raise the error of another process, if it is known that one has failed."""
+        self._watched.done()
 
     def close(self) -> None:
         """End the threads, and tell the other processes. A second close does nothing."""
@@ -266,6 +274,13 @@ class Watched:
                 raise ProcessFailed("G0566", text, -1)
             looks.pause()
         REPORTER.going_on(OF_ALL)
+
+
+class Never:
+    """What is waited for by somebody who looks at other things."""
+
+    def done(self) -> bool:
+        return False
 
 
 class Agreement:

@@ -182,6 +182,7 @@ class Communicator(Protocol):
             reach, by a cache line's beginning. They are 0 when a run begins, and the first of them
             is not when a rank has failed. None elsewhere.
     on_host: how many ranks there are on this host, which share its cores
+    deadline: how many seconds a rank waits for others at most; None: forever
     """
 
     rank: int
@@ -189,10 +190,15 @@ class Communicator(Protocol):
     here: range
     on_host: int
     common: Any = None
+    deadline: float | None = None
 
     def start(self, call: CollectiveCall, x: Array = None, out: Array = None) -> Handle:
         """Begin a collective. Several may be in progress, if all ranks start them in one order."""
         ...
+
+    def look(self) -> None:
+        """Raise PeerFailed, or the error of another process, if one is known to have failed. For
+        who waits for something else than a collective; never waits."""
 
     def barrier(self, group: Group) -> None:
         self.start(meeting_of(group)).wait()
@@ -208,9 +214,13 @@ class Communicator(Protocol):
 
     def gather_here(self, x: Array) -> Array:
         """The entries of the ranks of this process; x has one dim, and the same length on all."""
-        n = len(self.here)
+        return self.gather(tuple(self.here), x)
+
+    def gather(self, group: Group, x: Array, where: str = "") -> Array:
+        """The entries of a group's ranks, one after the other; x as in `gather_here`."""
+        n = len(group)
         parts = Parts(0, tuple((k * len(x), len(x)) for k in range(n)), len(x) * n)
-        call = CollectiveCall(Collective(Split(0), R), tuple(self.here), parts)
+        call = CollectiveCall(Collective(Split(0), R), group, parts, where=where)
         return self.start(call, x).wait()
 
 

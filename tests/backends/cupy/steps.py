@@ -43,14 +43,16 @@ def on(cuda: StandIn) -> CupyBackend:
 def engine(strategy: str, backend: Backend) -> Iterator[Engine]:
     """With the first values of the variables."""
     with Engine(plan(strategy).step_programs, backend) as made:
-        rng = np.random.default_rng(1)
-        types = made.first.variable_types
-        values = {
-            n: np.abs(rng.standard_normal(t.shape) / 8).astype(t.dtype.numpy)
-            for n, t in types.items()
-        }
-        made.load_variables(values)
+        made.load_variables(start_values(made))
         yield made
+
+
+def start_values(made: Engine) -> dict[str, Array]:
+    rng = np.random.default_rng(1)
+    types = made.first.variable_types
+    return {
+        n: np.abs(rng.standard_normal(t.shape) / 8).astype(t.dtype.numpy) for n, t in types.items()
+    }
 
 
 def trained(

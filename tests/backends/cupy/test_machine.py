@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from importlib.machinery import ModuleSpec
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -46,9 +47,9 @@ def cupy(
 
 @pytest.fixture(autouse=True)
 def anew() -> Any:
-    machine.requirements.cache_clear()
+    machine.needed.cache_clear()
     yield
-    machine.requirements.cache_clear()
+    machine.needed.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -139,6 +140,25 @@ def test_a_machine_that_has_everything_is_ready(monkeypatch: pytest.MonkeyPatch)
     assert found["device"] == "NVIDIA H200, 141 GiB, compute capability 9.0"
 
 
+def test_several_gpus_and_nccl_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    old = H200 | {"name": b"Tesla V100", "major": 7}
+    module = cupy(count=3)
+    module.cuda.runtime.getDeviceProperties = [H200, H200, old].__getitem__
+    module.cuda.Device = lambda number: nullcontext()
+    nccl = SimpleNamespace(available=True, get_version=lambda: 22304)
+    monkeypatch.setitem(sys.modules, "cupy", module)
+    monkeypatch.setitem(sys.modules, "cupy.cuda.nccl", nccl)  # type: ignore[arg-type]
+    found = {x.name: x for x in BACKEND.requirements()}
+    told = "3, of which 2 share the devices of a mesh; too old: 2 (Tesla V100)"
+    assert found["GPUs"].found == told and found["NCCL"].found == "2.23.4"
+    assert [gpu.cuda.number for gpu in machine.gpus()] == [0, 1]
+    nccl.available = False
+    lacks = {x.name: x for x in BACKEND.requirements()}["NCCL"]
+    assert "only the first GPU is used" in lacks.problem and not lacks.needed
+    assert "nvidia-nccl" in lacks.mend and BACKEND.available() is None
+    assert [gpu.cuda.number for gpu in machine.gpus()] == [0]
+
+
 @pytest.mark.parametrize(
     ("capability", "name"),
     [((7, 5), None), ((8, 0), "sm_80"), ((8, 9), "sm_80"), ((9, 0), "sm_90"), ((10, 0), "sm_100"),
@@ -175,9 +195,11 @@ def test_a_driver_that_is_older_than_the_assembler_gets_ptx(
 def test_the_memory_of_a_gpu_is_the_limit_of_what_runs_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(sys.modules, "cupy", cupy())
+    module = cupy()
+    module.cuda.Device = lambda number: nullcontext()
+    monkeypatch.setitem(sys.modules, "cupy", module)
     assert BACKEND.memory() == 141 << 30
-    machine.requirements.cache_clear()
+    machine.needed.cache_clear()
     monkeypatch.setattr(machine, "find_spec", lambda name: None)
     assert BACKEND.memory() is None
 
@@ -192,16 +214,6 @@ def test_all_kernels_of_a_step_are_one_cubin() -> None:
     kernels = list(dict.fromkeys(call.kernel for line in lines for call in line.calls))
     found = machine.loaded(SimpleNamespace(Module=lambda: module), "sm_90", True, kernels)
     assert given[0].startswith(b"\x7fELF") and len(found) == len(kernels)
-
-
-def test_devices_of_several_processes_are_refused() -> None:
-    from backends.cupy.stand_in import StandIn
-    from graphc_cupy.loaded import CupyLoaded
-
-    loaded = CupyLoaded({}, StandIn().gpu)
-    with pytest.raises(GraphcError, match="all devices must be of one process") as error:
-        loaded.device(0, SimpleNamespace(here=range(2), size=4))  # type: ignore[arg-type]
-    assert error.value.code == "G0702"
 
 
 def test_the_backend_is_installed_and_tells_how_it_runs_steps() -> None:
