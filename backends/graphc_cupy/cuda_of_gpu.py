@@ -46,10 +46,10 @@ class CudaOfGpu:
         with self.here():
             return self.every.Stream(non_blocking=non_blocking)
 
-    def Event(self) -> Any:
-        """An event that is not for measuring times, which makes it cheaper."""
+    def Event(self, *, disable_timing: bool = False) -> Any:
+        """disable_timing: it is not for measuring times, which makes it cheaper."""
         with self.here():
-            return self.every.Event(disable_timing=True)
+            return self.every.Event(disable_timing=disable_timing)
 
     def Module(self) -> Any:
         """A module; it is loaded, too, where the GPU is the current one."""

@@ -123,7 +123,7 @@ class Exchanges:
         return self._mark(gpu, self._streams[gpu])
 
     def _mark(self, gpu: int, stream: Any) -> Any:
-        event = self._cudas[gpu].Event()
+        event = self._cudas[gpu].Event(disable_timing=True)
         event.record(stream)
         return event
 
