@@ -81,7 +81,9 @@ class Batches:
         return self._pass(None)
 
     def reading(self, wanted: Wanted) -> Iterator[Any]:
-        """A pass for a process that needs only some examples of each batch.
+        """A pass for a process that needs only some examples of each batch, as `fit` makes it.
+
+        wanted: of the number of examples of a batch, those that are needed: their (begin, end)
 
         The others are not read, and are zeros, if the source reads examples one by one, and no
         function is applied to whole batches.
