@@ -15,7 +15,7 @@ from graphc.ir.aggregation import check_declared, owned
 from graphc.ir.calls import Calls, joined
 from graphc.ir.dims import lost_extents, parse_rule, result_extents
 from graphc.ir.graph import NO_MESH, STEP, Because, Graph, Node, Objective, Variable
-from graphc.ir.kinds import Kinds
+from graphc.ir.kinds import NodeKinds
 from graphc.ir.op import Op, op_named
 from graphc.ir.placement import Mesh
 from graphc.ir.registry import COMPOSITES
@@ -64,7 +64,7 @@ class Builder:
         self.seed = 0  # of random numbers
         self.float = F32  # of a Python float, or an integer in a function of floats, alone
         self._names = Names()
-        self._kinds = Kinds()
+        self._kinds = NodeKinds()
         self._keys: dict[str, int] = {}
         self._reads: dict[str, str] = {}
         self.weak: dict[str, str] = {}  # in f64: see graphc.ir.weak

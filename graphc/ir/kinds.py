@@ -16,7 +16,7 @@ from graphc.ir.types import DType, Extent, TensorType
 PLAIN = frozenset({int, str, NoneType, DType, Extent})
 
 
-class Kind(NamedTuple):
+class NodeKind(NamedTuple):
     """Nodes of one op and operands of the same types. needs_whole: a run-time dim, that is; see
     `graphc.ir.dims.lost_extents`."""
 
@@ -25,23 +25,23 @@ class Kind(NamedTuple):
     needs_whole: bool
 
 
-class Kinds:
+class NodeKinds:
     """The kinds of nodes that a builder has added."""
 
     def __init__(self) -> None:
-        self._kinds: dict[Hashable, Kind] = {}
+        self._kinds: dict[Hashable, NodeKind] = {}
         self._types: dict[TensorType, TensorType] = {}
 
     def of(
         self, op: Op, types: Sequence[TensorType], infer: Callable[[], tuple[TensorType, bool]]
-    ) -> Kind:
+    ) -> NodeKind:
         """The kind of a node; `infer` finds the type of its result, and whether it needs a run-time
         dim whole, if there was no node of this kind yet."""
         key = _key(op, types)
         kind = self._kinds.get(key) if key is not None else None
         if kind is None:
             result, needs_whole = infer()
-            kind = Kind(op, self.shared(result), needs_whole)
+            kind = NodeKind(op, self.shared(result), needs_whole)
             if key is not None:
                 self._kinds[key] = kind
         return kind
