@@ -35,6 +35,7 @@ from graphc.ops.source import Random
 from graphc.passes.base import Pass
 from graphc.passes.differentiation.gradient_orders import check_orders
 from graphc.passes.differentiation.loss_checks import check_losses
+from graphc.passes.keep_precision import check_kept
 from graphc.passes.partitioning.worker_server_split import cut_of
 from graphc.passes.placing.tile import untiled
 from graphc.plan.determinism import determinism_of
@@ -139,7 +140,8 @@ def _warn_without_batch(graph: Graph, strategy: Strategy) -> None:
 
 
 def _check_names(graph: Graph, strategy: Strategy) -> None:
-    """Raise G0404 if the strategy names a variable that the step does not have."""
+    """Raise G0404 if the strategy names a variable or a scope that the step does not have."""
+    check_kept(graph, layout_of(strategy).kept, strategy)
     names = list(graph.variables)
     for rule in layout_of(strategy).variables:
         if rule.glob != NO_CUT and not any(fnmatchcase(v, rule.glob) for v in names):
@@ -161,12 +163,13 @@ def _compile(
     each mode the first node that needs the whole batch ('' if there is none), and how the results
     of evaluation are put together.
     """
-    passes = differentiation(check_replicas, layout_of(strategy).precision)
+    layout = layout_of(strategy)
+    passes = differentiation(check_replicas, layout.precision, layout.kept)
     train = run_passes(module.train, passes, _observer(observe, "train"))
     if module.learns:
         train = prepared(train, strategy)
     graph, reports = with_quotients(module.evaluate, module.batch)
-    graph = run_passes(graph, differentiation(), _observer(observe, EVALUATE))
+    graph = run_passes(graph, differentiation(kept=layout.kept), _observer(observe, EVALUATE))
     graph = replace(graph, variables=train.variables)  # programs share them, slots included
     wanted, exact = predicted(graph, reports, module.returns), dict[str, str]()
     first: dict[str, Program] = {"init": _init_program(module.init)}
@@ -208,7 +211,7 @@ def _updates(
 def _is_plain(strategy: Strategy) -> bool:
     """Whether the strategy leaves nothing to place. Then programs can be compiled when they are
     first run, as no error of the user's can come up."""
-    return replace(layout_of(strategy), precision=None) == MeshLayout()
+    return replace(layout_of(strategy), precision=None, kept=()) == MeshLayout()
 
 
 def _lowered(

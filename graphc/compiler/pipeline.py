@@ -14,6 +14,7 @@ from graphc.passes.base import Pass
 from graphc.passes.cleanup import Cse, Dce, FoldConstants, Simplify
 from graphc.passes.differentiation.differentiate import Differentiate
 from graphc.passes.differentiation.resolve import Resolve
+from graphc.passes.keep_precision import KeepPrecision
 from graphc.passes.local_step import LocalStep
 from graphc.passes.lower_precision import LowerPrecision
 from graphc.passes.partitioning.assemble import Assemble
@@ -39,12 +40,16 @@ from graphc.verify import Stage, verify
 Observer = Callable[[Pass, Graph], None]
 
 
-def differentiation(check: bool = False, precision: DType | None = None) -> list[Pass]:
+def differentiation(
+    check: bool = False, precision: DType | None = None, kept: tuple[str, ...] = ()
+) -> list[Pass]:
     """From the front end's graph to gradients and updates.
 
     check: whether steps shall fail if replicas disagree. precision: what products will read.
+    kept: names of those that will not.
     """
     return [
+        *([KeepPrecision(kept)] if kept else []),  # gradients of what is kept are kept, too
         *([ScaleLosses()] if precision == F16 else []),  # the backward pass begins with the scale
         Resolve(check),  # what replicas write becomes one value, before its gradient is asked for
         Dce(),  # what no result needs would only be differentiated, placed and counted

@@ -159,6 +159,13 @@ class Op(metaclass=_OpType):
         """
         return None
 
+    def kept(self) -> Op | None:
+        """The op that stays as precise as its operands, and so do the products of its gradients.
+
+        None where it is never narrowed.
+        """
+        return None
+
     @property
     def block_letters(self) -> tuple[str, ...]:
         """The letters along which the op computes in fixed blocks, the root of the tree first."""

@@ -60,9 +60,10 @@ class Einsum(Op):
         left, right, out = parse_spec(self.spec)
         if g.type.dtype != xs[0].type.dtype:  # the gradients have the operands' dtype
             g = f.cast(g, dtype=xs[0].type.dtype)
+        kept = self.dtype if self.dtype == xs[0].type.dtype else None
         return (
-            f.add(Einsum(f"{out},{right}->{left}"), (g, xs[1])),
-            f.add(Einsum(f"{left},{out}->{right}"), (xs[0], g)),
+            f.add(Einsum(f"{out},{right}->{left}", dtype=kept), (g, xs[1])),
+            f.add(Einsum(f"{left},{out}->{right}", dtype=kept), (xs[0], g)),
         )
 
     def in_blocks(self, blocks: Mapping[str, int]) -> tuple[Op, ...]:
@@ -73,6 +74,9 @@ class Einsum(Op):
         # Without one of these, each entry of an operand is used once: reading it takes the time.
         worth = self.dtype is None and inner and rows and cols
         return replace(self, dtype=F32) if worth else None
+
+    def kept(self) -> Op | None:
+        return self.narrowed()  # in f32, the dtype is that of the operands, and is stated
 
     @property
     def block_letters(self) -> tuple[str, ...]:

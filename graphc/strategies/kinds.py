@@ -307,17 +307,23 @@ class Precision(Strategy):
     Products, convolutions and attention read their operands in `dtype`, and add up in f32.
     Variables, gradients, their sums, losses and updates stay in f32 (Micikevicius et al., Mixed
     precision training, 2018). It is used alone, or in a product: mirrored(4) * precision(bf16).
+    keep names what is exempt, the products of params and scopes: precision(bf16, keep=["head"]).
     """
 
     dtype: DType = BF16
+    keep: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         dtype = DTYPES.get(str(self.dtype))  # in Python, its name will do
         check(dtype in (BF16, F16), f"precision({self.dtype}): it is bf16 or f16")
         object.__setattr__(self, "dtype", dtype)
+        given = (self.keep,) if isinstance(self.keep, str) else self.keep
+        good = isinstance(given, list | tuple) and all(isinstance(x, str) and x for x in given)
+        check(good, f"precision: keep takes names of params and scopes, not {self.keep!r}")
+        object.__setattr__(self, "keep", tuple(given))
 
     def layout(self, name: str) -> MeshLayout:
-        return MeshLayout(precision=self.dtype)
+        return MeshLayout(precision=self.dtype, kept=self.keep)
 
 
 STRATEGIES: dict[str, type[Strategy]] = {

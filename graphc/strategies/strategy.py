@@ -125,6 +125,7 @@ class MeshLayout:
     scatter_per_microbatch:     axes along which gradients are scattered in every microbatch, before
                they are accumulated; otherwise they are scattered once, afterwards
     precision: the dtype that products read; what they compute stays in f32
+    kept:      patterns of params and scopes whose products read f32 all the same
     stored:    axes along which variables are sharded only for storage: for each use they are
                gathered, and freed afterwards
     """
@@ -141,6 +142,7 @@ class MeshLayout:
     scatter_per_microbatch: tuple[str, ...] = ()
     stored: tuple[str, ...] = ()
     precision: DType | None = None
+    kept: tuple[str, ...] = ()
 
     @property
     def model_axes(self) -> tuple[str, ...]:
@@ -194,7 +196,7 @@ def _argument(name: str, value: Any, position: int) -> str:
     if isinstance(value, tuple) and value and isinstance(value[0], tuple):
         text = "{" + ", ".join(f'"{k}": {v}' for k, v in value) + "}"
     elif isinstance(value, tuple):
-        text = f"[{', '.join(map(str, value))}]"
+        text = f"[{', '.join(_argument(name, x, 0) for x in value)}]"
     else:
         text = f'"{value}"' if isinstance(value, str | Order) else _literal(value)
     return text if position == 0 else f"{name}={text}"
@@ -307,6 +309,7 @@ def _join(strategy: Strategy, parts: Sequence[NamedPart]) -> MeshLayout:
         scatter_per_microbatch=tuple(a for x in layouts for a in x.scatter_per_microbatch),
         stored=tuple(a for x in layouts for a in x.stored),
         precision=_only(strategy, (x.precision for x in layouts)),
+        kept=tuple(pattern for x in layouts for pattern in x.kept),
     )
     if joined.grid is None:
         return joined

@@ -26,6 +26,8 @@ DEVICES = (
     "local",
 )  # arguments that may be a list instead of a number
 
+NAMES = ("keep",)  # arguments that take one name or a list of them
+
 
 def make_strategy(name: str, args: tuple[Any, ...], options: Mapping[str, Any]) -> Strategy:
     """Make the strategy `name(*args, **options)`. Raises G0401 (unknown), G0402 (bad arguments)."""
@@ -51,6 +53,8 @@ def _coerce(cls: type[Strategy], name: str, value: Any) -> Any:
         value = tuple(value.items())
     if name in DEVICES and isinstance(value, list | tuple):
         value = _count(cls, value)
+    if name in NAMES and isinstance(value, str | list):
+        value = (value,) if isinstance(value, str) else tuple(value)
     if isinstance(default, Order) and isinstance(value, str):
         value = _order(name, value)
     if isinstance(default, DType) and isinstance(value, str):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 
 import pytest
@@ -15,6 +16,7 @@ from graphc.ops.contract import Einsum
 from graphc.ops.unary import Cast
 from graphc.passes.lower_precision import LowerPrecision
 from graphc.strategies import parse_strategy
+from graphc.support.errors import GraphcError
 from graphc.text import parse_ir, print_ir
 
 SOURCE = """
@@ -142,6 +144,56 @@ def test_products_of_the_optimizer_stay_in_f32() -> None:
         update w = %c
     """)
     assert [n.name for n in products(graph) if n.op.narrowed() is None] == ["y"]
+
+
+# -- what is exempt -------------------------------------------------------------------------------
+
+
+def operand_dtypes(strategy: str) -> dict[str, object]:
+    """The dtype that each product reads, by the names of those in the graph without `keep`."""
+    graph = after(strategy, "lower_precision")
+    return {n.name: graph[n.operands[0]].tensor.dtype for n in products(graph)}
+
+
+def test_products_of_a_kept_param_and_of_their_gradients_stay_in_f32() -> None:
+    found = operand_dtypes('precision(bf16, keep="v")')
+    graph = after("one_device()")
+    reads_v = {n.name for n in products(graph) if "v" in n.operands}
+    of_v = {x for n in graph if n.op.completes and n.op.attributes["of"] == "v" for x in n.operands}
+    made = {n.operands[0] for n in graph if n.name in of_v}  # behind it, a division by the batch
+    assert len(reads_v) == 2 and len(made) == 1
+    assert {name for name, dtype in found.items() if dtype == F32} == reads_v | made
+
+
+def test_a_name_may_be_that_of_a_scope() -> None:
+    source = SOURCE.replace("(h + g) @ v", "head(h + g, v)")
+    source = "fn head(x, w) = x @ w\n" + source.replace("HOW", "sgd(0.1)")
+    module = module_of_source(source, sizes={"batch": 8})
+    texts = []
+    for name in ("head", "v", "he*"):
+        strategy = parse_strategy(f'precision(bf16, keep=["{name}"])')
+        graph = [g for n, g in stages(module, strategy, "train") if n == "lower_precision"][-1]
+        texts.append(print_ir(graph))
+    assert re.search(r"einsum %[\w.]+, %v \{.*dtype=f32\} +scope head", texts[0])
+    assert texts[0] == texts[1] == texts[2]
+
+
+def test_a_name_that_matches_nothing_is_an_error() -> None:
+    with pytest.raises(GraphcError, match=r"'ww' in precision\(bf16, keep=\[\"ww\"\]\) matches no"):
+        after('precision(bf16, keep="ww")')
+
+
+@pytest.mark.parametrize("keep", ["3", "[1]", '""', '{"w": 1}'])
+def test_names_are_texts(keep: str) -> None:
+    with pytest.raises(GraphcError, match="keep") as error:
+        parse_strategy(f"precision(bf16, keep={keep})")
+    assert error.value.code == "G0402"
+
+
+def test_a_strategy_with_names_is_printed_and_parsed_back() -> None:
+    strategy = parse_strategy('mirrored(2) * precision(f16, keep=["head", "b*"])')
+    assert str(strategy) == 'mirrored(2) * precision(f16, keep=["head", "b*"])'
+    assert parse_strategy(str(strategy)) == strategy
 
 
 # -- where it is placed ---------------------------------------------------------------------------

@@ -57,6 +57,27 @@ def losses(strategy: str, steps: int = 40) -> list[float]:
         return [trainer.step(batch(k % 4))["loss"] for k in range(steps)]
 
 
+# -- what is exempt -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    ["one_device()", *(pytest.param(s, marks=m) for s, m in MARKED)],
+)
+def test_a_step_of_which_all_is_kept_has_the_bits_of_f32(strategy: str) -> None:
+    kept = f'{strategy} * precision(bf16, keep="*")'
+    assert losses(kept, 4) == losses(strategy, 4) != losses(f"{strategy} * precision(bf16)", 4)
+
+
+def test_evaluation_keeps_what_training_keeps() -> None:
+    found = {}
+    for factor in ("", " * precision(bf16)", ' * precision(bf16, keep=["w", "v"])'):
+        with Trainer(plan(f"mirrored(2){factor}")) as trainer:
+            found[factor] = trainer.evaluate([batch()])["loss"]
+    plain, half, kept = found.values()
+    assert plain == kept != half
+
+
 # -- near f32 -------------------------------------------------------------------------------------
 
 

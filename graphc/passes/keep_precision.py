@@ -1,0 +1,68 @@
+"""Parts of a step whose products stay in f32 under `precision`, chosen by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from graphc.ir.graph import Graph, Node
+from graphc.ir.rewriter import Rewriter
+from graphc.ir.types import F32
+from graphc.ops.optimizers.patterns import is_named
+from graphc.passes.base import Pass, register_pass
+from graphc.strategies import Strategy
+from graphc.support.errors import GraphcError, did_you_mean
+
+
+@register_pass
+class KeepPrecision(Pass):
+    """State the dtype of those products that `lower_precision` shall leave in f32.
+
+    They stand in a scope that one of the names matches, or read a param that does: itself, or as a
+    transpose and the like. This is done before differentiation, so that a product's gradients are
+    kept with it: those of its operands have no name of their own.
+
+    before:  %w = variable {source_name="w"} ; %y = einsum %x, %w {spec="bk,kn->bn"}
+    after:   %y = einsum %x, %w {spec="bk,kn->bn", dtype=f32}
+    """
+
+    names: tuple[str, ...] = ()
+
+    def run(self, graph: Graph) -> Graph:
+        rewriter = Rewriter(graph)
+        for node in graph:
+            op = node.op.kept() if _reads_f32(graph, node) else None
+            chosen = op is not None and _is_chosen(graph, node, self.names)
+            rewriter.put(replace(node, op=op) if op is not None and chosen else node)
+        return rewriter.finish()
+
+
+def check_kept(graph: Graph, names: Sequence[str], strategy: Strategy) -> None:
+    """Raise G0404 if a name matches no variable and no scope of the step."""
+    scopes = dict.fromkeys(part for node in graph for part in node.scope.split("/") if part)
+    known = [*graph.variables, *scopes]
+    for name in names:
+        if not any(is_named(x, name) for x in known):
+            hint = did_you_mean(name, known) or f"it has: {', '.join(known[:20])}"
+            message = f"'{name}' in {strategy} matches no variable and no scope of the step"
+            raise GraphcError("G0404", message, help=hint)
+
+
+def _reads_f32(graph: Graph, node: Node) -> bool:
+    return all(graph[x].tensor.dtype == F32 for x in (*node.operands, node.name))
+
+
+def _is_chosen(graph: Graph, node: Node, names: Sequence[str]) -> bool:
+    own = (*node.scope.split("/"), *(_variable(graph, x) for x in node.operands))
+    return any(is_named(x, name) for x in own if x for name in names)
+
+
+def _variable(graph: Graph, name: str) -> str:
+    """The variable whose entries a value has, in any order; '' if it is none's."""
+    node = graph[name]
+    while node.op.same_entries and len(node.operands) == 1:
+        node = graph[node.operands[0]]
+    return str(node.op.attributes["source_name"]) if node.op.source == "variable" else ""
+
+
+__all__ = ["KeepPrecision", "check_kept"]
