@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from graphc.frontend.numpy.copied_trees import DictCopy, ListCopy
+from graphc.frontend.numpy.copied_trees import plain_kind
 from graphc.frontend.numpy.leaves import listed
 from graphc.support.caller import user_span
 from graphc.support.errors import GraphcError
@@ -193,7 +193,7 @@ def _below(visit: _Visit, parts: _Parts, root: str) -> list[_Visit]:
 
 
 def _is_layer(item: Any) -> bool:
-    kind = type(item)
+    kind = plain_kind(item)
     return dataclasses.is_dataclass(kind) and callable(item) and kind not in _LEAVES
 
 
@@ -227,12 +227,9 @@ class _Parts(NamedTuple):
     metadata: Sequence[Mapping[str, Any]] = ()
 
 
-_READ_ONLY: Mapping[type, Any] = {DictCopy: dict, ListCopy: list}
-
-
 def _parts(item: Any, path: str) -> _Parts | None:
     """The parts of a container; None for a leaf."""
-    kind: Any = _READ_ONLY.get(type(item), type(item))
+    kind: Any = plain_kind(item)
     match item:
         case None:
             return _Parts(Join(kind, (), lambda _: None))
@@ -252,7 +249,8 @@ def _parts(item: Any, path: str) -> _Parts | None:
 
 
 def _dataclass_parts(item: Any) -> _Parts | None:
-    if type(item) in _LEAVES:
+    kind = plain_kind(item)
+    if kind in _LEAVES:
         return None
     given = dataclasses.fields(item)
     parts = [f for f in given if not f.metadata.get("static")]
@@ -261,13 +259,13 @@ def _dataclass_parts(item: Any) -> _Parts | None:
 
     def make(xs: list[Any]) -> Any:
         # A fresh object without __init__, which may have checks that traced values do not pass.
-        instance = object.__new__(type(item))
+        instance = object.__new__(kind)
         for name, x in (*settings.items(), *zip(names, xs, strict=True)):
             object.__setattr__(instance, name, x)
         return instance
 
     children = [getattr(item, name) for name in names]
-    return _Parts(Join(type(item), names, make), children, metadata=[f.metadata for f in parts])
+    return _Parts(Join(kind, names, make), children, metadata=[f.metadata for f in parts])
 
 
 _LEAVES: set[type] = set()
