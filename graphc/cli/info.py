@@ -53,14 +53,11 @@ def _described(name: str) -> str:
 @click.command("passes")
 def passes_command() -> None:
     """List the compiler passes in the order in which they run, then the stages of the lowering."""
-    from graphc.compiler.pipeline import differentiation, distribution, partitioning
+    from graphc.compiler.pipeline import all_passes
     from graphc.lowering.lower import STAGES
     from graphc.passes.base import PASSES
-    from graphc.strategies import OneDevice
 
-    one = OneDevice()
-    order = [*differentiation(), *distribution(one), *partitioning(one)]
-    names = dict.fromkeys([p.name for p in order] + list(PASSES))
+    names = dict.fromkeys(p.name for p in all_passes())
     _table(
         (n + (" (optional)" if PASSES[n].optional else ""), first_line(PASSES[n])) for n in names
     )

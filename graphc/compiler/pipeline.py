@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from graphc.ir.graph import Graph
@@ -30,7 +30,7 @@ from graphc.passes.partitioning.worker_server_split import ServerPart, WorkerPar
 from graphc.passes.placing.place import Place
 from graphc.passes.placing.tile import Tile
 from graphc.passes.scale_losses import ScaleLosses
-from graphc.strategies import Strategy, layout_of
+from graphc.strategies import Strategy, layout_of, parse_strategy
 from graphc.support import config
 from graphc.support.errors import GraphcError, GraphcWarning, InternalError
 from graphc.support.files import write_whole
@@ -108,6 +108,18 @@ def partitioning(strategy: Strategy, short: bool = False, bucket: int = 0) -> li
         Hierarchical(),  # after buckets: a large sum is worth one more collective
         Overlap(),  # last: it only orders
     ]
+
+
+def all_passes() -> Iterator[Pass]:
+    """All passes in the order in which they run, whatever strategy asks for them."""
+    grid = parse_strategy("zero(2, stage=3) * reproducible(2)")
+    local = parse_strategy("local_sgd(2) * precision(f16)")
+    yield from differentiation(precision=F16, kept=("*",))
+    yield from worker_part()
+    yield from server_part(1, 0)
+    yield from (p for p in distribution(local) if not isinstance(p, Place))  # behind tile
+    yield from distribution(grid)
+    yield from partitioning(grid)
 
 
 def run_passes(

@@ -10,6 +10,7 @@ import numpy as np
 from graphc.data.entries import Array, Entries, Index, same_length, stacked
 from graphc.data.source import DataSource
 from graphc.support.errors import GraphcError
+from graphc.support.masked_arrays import HELP, hides_entries
 
 
 class _Arrays(DataSource):
@@ -54,6 +55,8 @@ def arrays(entries: Any) -> DataSource:
 
 
 def _of_examples(name: str, value: Any) -> Array:
+    if hides_entries(value):
+        raise GraphcError("G0614", f"'{name}' is a masked array that hides entries", help=HELP)
     if isinstance(value, np.ndarray) and value.dtype != object:
         made: Array = value
     elif isinstance(value, list | tuple | np.ndarray) and len(value):

@@ -25,6 +25,7 @@ from graphc.ops.composites.support import constant_array
 from graphc.ops.optimizers.hyper import number_now
 from graphc.ops.optimizers.schedules import Schedule
 from graphc.support.errors import GraphcError
+from graphc.support.masked_arrays import HELP, hides_entries
 
 if TYPE_CHECKING:
     from graphc.ir.op import Array
@@ -45,6 +46,8 @@ def operand(f: Builder, x: Any, like: DType | None = None) -> Operand:
             return _derived(f, x, like)
         case Schedule():
             return number_now(f, x)
+        case np.ndarray() if hides_entries(x):
+            raise GraphcError("G0810", "a masked array that hides entries", help=HELP)
         case np.generic() | np.ndarray() if x.ndim == 0:
             weak = x.dtype.type in _WEAK
             return x.item() if weak else f.constant(x.item(), _dtype(x.dtype))

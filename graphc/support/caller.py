@@ -17,12 +17,13 @@ import numpy as np
 from graphc.support.errors import Span
 
 _OWN = (str(Path(__file__).parents[1]) + os.sep, str(Path(np.__file__).parent) + os.sep)
+_COMMAND_LINE = str(Path(__file__).parents[1] / "cli" / "__init__.py")
 _STANDARD = sysconfig.get_paths()["stdlib"] + os.sep
 # Packages that are called with arrays, whose lines are not the user's.
 _PACKAGES = {
     "scipy", "torch", "jax", "jaxlib", "tensorflow", "keras", "optax", "flax", "equinox", "pandas",
     "polars", "sklearn", "matplotlib", "seaborn", "einops", "numba", "array_api_compat", "autograd",
-    "xarray", "cupy", "tqdm", "ml_dtypes",
+    "xarray", "cupy", "tqdm", "ml_dtypes", "click",
 }  # fmt: skip
 
 
@@ -55,9 +56,14 @@ def user_frame() -> FrameType | None:
 
 
 def _user_frame(frame: FrameType | None) -> tuple[FrameType | None, FrameType | None]:
-    """The user's frame, and the last one of a library that is called there."""
+    """The user's frame, and the last one of a library that is called there.
+
+    What calls the command line is no code of the user's, but a script that was installed.
+    """
     called = None
     while frame is not None and (package := _package(frame.f_code.co_filename)) is not None:
+        if frame.f_code.co_filename == _COMMAND_LINE:
+            return None, called
         called = frame if package else called
         frame = frame.f_back
     return frame, called

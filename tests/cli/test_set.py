@@ -45,3 +45,4 @@ def test_a_hyperparameter_is_set_from_the_command_line(program: str, call: Call)
 def test_a_mistake_names_what_was_written(program: str, call: Call, text: str, words: str) -> None:
     result = call("run", program, "--set", text)
     assert result.status and words in result.err
+    assert "-->" not in result.err  # no line of Python is the user's

@@ -12,6 +12,7 @@ from graphc.frontend.numpy.length import Traced
 from graphc.frontend.numpy.pytree import flatten
 from graphc.ir.graph import Graph
 from graphc.support.errors import GraphcError
+from graphc.support.masked_arrays import HELP, hides_entries
 
 if TYPE_CHECKING:
     from graphc.ir.op import Array
@@ -37,6 +38,9 @@ def example_of(batch: Any) -> Any:
 
 def leaf_array(name: str, x: Any) -> Any:
     """A tensor of another library as an array; other leaves as they are. Raises G0806."""
+    if hides_entries(x):
+        text = f"{leaf_name('batch', name)} is a masked array that hides entries"
+        raise GraphcError("G0806", text, help=HELP)
     if isinstance(x, np.ndarray | np.generic | Traced) or not hasattr(type(x), "__array__"):
         return x
     try:

@@ -10,6 +10,7 @@ import numpy as np
 from graphc.frontend.numpy.length import Length, Traced
 from graphc.ir.types import BOOL, F32, I32, NO_NUMBERS, TensorType, dtype_of
 from graphc.support.errors import GraphcError
+from graphc.support.masked_arrays import HELP, hides_entries
 
 SHOWN = 5  # names that a message lists; of the others it gives the number
 
@@ -51,6 +52,9 @@ def kind_of(x: Any) -> str:
 
 
 def _array_type(name: str, x: Any, kind: str) -> TensorType:
+    if hides_entries(x):
+        text = f"{leaf_name(kind, name)} is a masked array that hides entries"
+        raise GraphcError("G0806", text, help=HELP)
     try:
         return TensorType(x.shape, dtype_of(x.dtype))
     except GraphcError as error:

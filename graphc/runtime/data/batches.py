@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from graphc.ir.types import NO_NUMBERS, DType, TensorType
 from graphc.lowering.program.program import Program
 from graphc.support.errors import GraphcError, did_you_mean
+from graphc.support.masked_arrays import HELP, hides_entries
 
 Array: TypeAlias = NDArray[Any]
 Batch: TypeAlias = Mapping[str, Any]
@@ -103,7 +104,10 @@ def check_entry(
 
 
 def array_of(name: str, value: Any) -> Array:
-    """An entry as an array. Raises G0613 for a list of lists of different lengths."""
+    """An entry as an array. Raises G0613 for a list of lists of different lengths, and G0614 for a
+    masked array that hides entries."""
+    if hides_entries(value):
+        raise GraphcError("G0614", f"'{name}' is a masked array that hides entries", help=HELP)
     try:
         return np.asarray(value)
     except ValueError:
@@ -115,6 +119,8 @@ def arrays_of(batch: Any) -> dict[str, Array] | None:
     """A dict of tensors of another library, such as torch's, as arrays; None for anything else."""
     if type(batch) is not dict or all(type(x) is np.ndarray for x in batch.values()):
         return None
+    if any(map(hides_entries, batch.values())):
+        return None  # an error, as below
     try:
         return {name: np.asarray(x) for name, x in batch.items()}
     except (TypeError, ValueError, RuntimeError):
