@@ -81,7 +81,8 @@ def _beside(best: Measured, fit: Sequence[Measured]) -> str:
         return ""
     other = min(others, key=lambda m: m.step_seconds)
     ratio = best.step_seconds / other.step_seconds
-    return f", {ratio:.2f} times that of the next, {other.candidate}"
+    shown = f"{ratio:.2f}" if ratio >= 0.1 else f"{ratio:.1g}"
+    return f", {shown} times that of the next, {other.candidate}"
 
 
 def _lowest(fit: Sequence[Measured]) -> tuple[Measured, list[str]]:

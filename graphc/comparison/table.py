@@ -43,8 +43,11 @@ def _cells(m: Measured, at: float | None) -> tuple[str, ...]:
 
 def _notes(measured: Sequence[Measured], steps: int) -> Iterator[str]:
     yield ""
-    yield f"{steps} steps each, from the same first values, in rounds by turns; memory and sent are"
+    number = "1 step" if steps == 1 else f"{steps} steps"
+    yield f"{number} each, from the same first values, in rounds by turns; memory and sent are"
     yield "of one device; error: the largest difference of a variable from training in float64"
+    if all(len(m.ends) == 1 for m in measured):
+        yield "one round, which also warms up: for times of steps alone, take more steps and rounds"
     for m in measured:
         if m.staleness:
             ages = ", ".join(f"{k}: {n}" for k, n in m.staleness.items())

@@ -40,6 +40,7 @@ from graphc.support.units import size_text
 MAX_BYTES = 2**42  # of one tensor; what a plan needs in all is checked against the machine
 MAX_RANK = 32
 MAX_NODES = 500_000
+_RENAME = f"updates are counted in the state '{STEP}': rename yours"
 
 
 class Builder:
@@ -250,6 +251,7 @@ class Builder:
                 f"variable '{variable.name}' is a {known.kind} {known.type}, "
                 f"not a {variable.kind} {variable.type}",
                 labels=((known.origin, "first declared here"),) if known.origin else (),
+                help=_RENAME if variable.name == STEP else None,
             ).at(self.origin)
         if known.kind == "hyper" and known.fill != variable.fill:
             text = f"hyperparameter '{known.name}' starts from {known.fill} and {variable.fill}"

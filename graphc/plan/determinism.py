@@ -42,7 +42,8 @@ class Determinism:
     def __str__(self) -> str:
         if not self.breaks:
             return f"{self.bits} on 1 to {self.most} devices"
-        return f"{self.bits}: {'; '.join(self.breaks)}"
+        promise = "no promise of bits" if self.bits == "none" else self.bits
+        return f"{promise}: {'; '.join(self.breaks)}"
 
 
 def determinism_of(strategy: Strategy, programs: Iterable[Program]) -> Determinism:

@@ -23,6 +23,16 @@ def test_the_fastest_is_recommended_with_its_ratio_to_the_next() -> None:
     found = recommend([measured("a", 0.004), measured("b", 0.002), measured("c", 0.003)])
     assert found.candidate == "b"
     assert found.reasons[0] == "a step takes 2 ms, 0.67 times that of the next, c"
+    found = recommend([measured("a", 0.002), measured("b", 1.0)])
+    assert found.reasons[0] == "a step takes 2 ms, 0.002 times that of the next, b"
+
+
+def test_times_of_one_round_are_said_to_hold_the_warming_up() -> None:
+    for rounds, said in ((1, True), (2, False)):
+        each = [measured(x, 0.002, ends=[0.1] * rounds, losses=[1.0] * rounds) for x in "ab"]
+        text = table(each, recommend(each), rounds)
+        assert ("which also warms up" in text) == said
+        assert f"\n{rounds} step{'s' * (rounds > 1)} each" in text
 
 
 def test_of_about_equal_ones_that_with_less_memory_is_recommended() -> None:

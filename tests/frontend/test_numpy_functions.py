@@ -265,6 +265,9 @@ def test_statistics_equal_numpy() -> None:
     check(lambda v: np.cov(v, rowvar=False, bias=True), x)
     check(lambda v: np.cov(v, ddof=0), x[0])
     check(np.corrcoef, x)
+    check(lambda v: np.corrcoef(v[0], v[1] ** 2)[0, 1], x)  # of two arrays
+    check(lambda v: np.cov(v, np.sin(v), rowvar=False), x)
+    check(lambda v: np.cov(v, v[0] * 2, bias=True), x)
     for q in (0.0, 0.3, 1.0, [0.25, 0.5]):
         check(lambda v, q=q: np.quantile(v, q, axis=1), x)
         check(lambda v, q=q: np.percentile(v, np.multiply(q, 100)), x)

@@ -160,3 +160,16 @@ def test_a_user_without_a_home_has_no_cache(monkeypatch: pytest.MonkeyPatch) -> 
     assert config.cache_folder() is None
     monkeypatch.undo()
     config.get.cache_clear()
+
+
+def test_an_example_batch_without_examples_is_refused() -> None:
+    text = refused("G0617", lambda: graphc.compile(loss, W, {"x": X[:0], "y": Y[:0]}))
+    assert "the example batch is empty" in text
+
+
+def test_a_param_called_step_is_told_why_it_may_not() -> None:
+    params = {"step": W["w"]}
+    text = refused("G0208", lambda: graphc.compile(
+        lambda p, b: np.mean(b["x"] @ p["step"]), params, {"x": X}, optimizer=optim.sgd(0.1)
+    ))  # fmt: skip
+    assert "rename yours" in text

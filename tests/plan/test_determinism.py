@@ -53,7 +53,7 @@ def test_the_sums_that_depend_on_devices_are_named(strategy: str, op: str, axis:
 
 def test_replicas_that_step_alone_promise_nothing() -> None:
     found = promised("parameter_server(2, 1, staleness=2)")
-    assert str(found).startswith("none: replicas run independently")
+    assert str(found).startswith("no promise of bits: replicas run independently")
 
 
 def test_a_fingerprint_says_what_bits_depend_on() -> None:

@@ -89,12 +89,14 @@ def test_what_all_devices_need_is_added_up_by_kind() -> None:
 
 
 def test_the_memory_is_told_of_the_largest_and_of_the_others() -> None:
+    train_of_two = plan_memory(train("central_storage(2)"))
     program = train("central_storage(3)")
     store, others = each = plan_memory(program).footprints
     assert memory_in_words(each) == (
         f"{store.peak:,} bytes at most on 1 of them ({store.variables:,} of variables), "
         f"{others.peak:,} on the other 2 (0)"
     )
+    assert "on the other (0)" in memory_in_words(train_of_two.footprints)
     text = print_program(program)
     assert f"memory of 1 devices {store.peak} bytes" in text
     assert f"memory of 2 devices {others.peak} bytes" in text

@@ -6,7 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 from graphc.frontend.numpy.handlers import traces
-from graphc.frontend.operands import as_axis, as_int, dtype_argument, operand, operands, value
+from graphc.frontend.operands import (
+    as_axis,
+    as_int,
+    common,
+    dtype_argument,
+    operand,
+    operands,
+    value,
+)
 from graphc.ir.builder import Builder, Operand, Scalar, Value
 from graphc.ir.op import require
 from graphc.ir.types import F32, I32
@@ -159,15 +167,20 @@ def std(
 def cov(
     f: Builder, m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: Any = None
 ) -> Value:
-    """the covariance of the rows (rowvar) or columns of m"""
-    require(y is None, "np.cov: a second array can't be traced", code="G0810")
-    x = floats(f, value(f, m))
-    require(x.rank in (1, 2), f"np.cov of {x.rank} dims")
-    x = f.reshape(x, (1, *x.shape)) if x.rank == 1 else x if rowvar else f.transpose(x)
+    """the covariance of the rows (rowvar) or columns of m, and of y as more of them"""
+    given = [floats(f, x) for x in operands(f, m, *(() if y is None else (y,)))]
+    values = [_in_rows(f, x, bool(rowvar)) for x in common(f, given)]
+    x = f.concat(values, axis=0) if y is not None else values[0]
     centered = x - f.mean(x, 1, True)
     less = (0 if bias else 1) if ddof is None else ddof
     number = count(f, x.type, (1,), x)
     return f.squeeze(f.matmul(centered, f.transpose(centered)) / (number - less))
+
+
+def _in_rows(f: Builder, x: Value, rowvar: bool) -> Value:
+    """Variables as rows, observations as columns."""
+    require(x.rank in (1, 2), f"np.cov of {x.rank} dims")
+    return f.reshape(x, (1, *x.shape)) if x.rank == 1 else x if rowvar else f.transpose(x)
 
 
 @traces("corrcoef")

@@ -128,7 +128,8 @@ def memory_in_words(each: Sequence[Footprint], kept: int = 0, exact: bool = Fals
     others = sum(f.devices for f in rest)
     peaks, variables = _from_to(f.peak for f in rest), _from_to(f.variables for f in rest)
     first = f"{bytes} on {most.devices} of them ({inside})"
-    return f"{first}, {peaks} on the other {others} ({variables})"
+    which = "the other" if others == 1 else f"the other {others}"
+    return f"{first}, {peaks} on {which} ({variables})"
 
 
 def _from_to(numbers: Iterable[int]) -> str:
