@@ -72,6 +72,12 @@ class Pair(NamedTuple):
     last: Any
 
 
+@dataclass(slots=True)
+class Slotted:
+    of: Any
+    copy_of: Any
+
+
 @dataclass(frozen=True)
 class Frozen:
     w: Any
@@ -82,11 +88,16 @@ class Frozen:
 def model() -> Iterator[graphc.StepTrainer]:
     scale = Scale({"first": np.ones(2, np.float32)})
     params = {"net": Sequential(Dense(3, 2), np.tanh), "pair": Pair(scale, W), "again": scale,
-              "frozen": Frozen(W, [W])}  # fmt: skip
+              "frozen": Frozen(W, [W]), "slotted": Slotted(W, W)}  # fmt: skip
 
     def step(p: Any, batch: Any) -> Any:
         y = p["pair"].scale(p["net"](batch["x"])) + p["again"].gains["first"]
-        w = p["frozen"].w + p["frozen"].inner[0] + p["pair"].last
+        w = (
+            p["frozen"].w
+            + p["frozen"].inner[0]
+            + p["pair"].last
+            + p["slotted"].of * p["slotted"].copy_of
+        )
         return np.mean((y + batch["x"] @ w) ** 2)
 
     with graphc.compile(step, params, BATCH, optimizer=graphc.optim.sgd(0.1)) as made:
@@ -102,6 +113,7 @@ def model() -> Iterator[graphc.StepTrainer]:
         lambda p: setattr(p["pair"].scale, "gains", {}),
         lambda p: set_item(p["pair"].scale.gains, "first"),
         lambda p: set_item(p["frozen"].inner, 0),
+        lambda p: setattr(p["slotted"], "of", W),
     ],
 )
 def test_an_attribute_of_a_copy_is_not_set(
@@ -116,6 +128,7 @@ def test_copies_of_layers_are_like_them(model: graphc.StepTrainer) -> None:
     p = model.params
     assert isinstance(p["net"], Sequential) and p["net"].__class__ is Sequential
     assert repr(p["net"]) == "Sequential(Dense(3, 2), tanh)"
+    assert (p["slotted"].of == W).all() and p["slotted"].__class__ is Slotted
     assert p["pair"].scale is p["again"] and p["again"].shape == (2,)
     for tree in (copy.deepcopy(p), pickle.loads(pickle.dumps(p))):
         assert type(tree["net"]) is Sequential and type(tree["net"][0]) is Dense

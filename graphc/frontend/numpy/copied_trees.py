@@ -30,16 +30,17 @@ def as_copy(tree: Any, name: str) -> Any:
         return tuple(as_copy(x, name) for x in tree)
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
         return kind(*(as_copy(x, name) for x in tree))
-    if dataclasses.is_dataclass(kind) and not hasattr(kind, "copy_of"):
+    if dataclasses.is_dataclass(kind) and not hasattr(kind, "_graphc_copy_of"):
         _close(tree, name)
     return tree
 
 
-def plain_kind(item: Any) -> type:
+def plain_kind(item: Any) -> Any:
     """The class of a container; of a copy, that of what it is a copy of."""
     kind = type(item)
-    known = {DictCopy: dict, ListCopy: list}.get(kind)
-    return known or getattr(kind, "copy_of", kind)
+    if kind is DictCopy or kind is ListCopy:
+        return kind.__base__
+    return getattr(kind, "_graphc_copy_of", kind)
 
 
 def _close(instance: Any, name: str) -> None:
@@ -47,7 +48,8 @@ def _close(instance: Any, name: str) -> None:
     for field in dataclasses.fields(instance):
         if not field.metadata.get("static"):
             object.__setattr__(instance, field.name, as_copy(getattr(instance, field.name), name))
-    closed = _closed(type(instance), name)
+    kind: Any = type(instance)
+    closed = _closed(kind, name)
     if closed is not None:
         object.__setattr__(instance, "__class__", closed)
 
@@ -61,14 +63,15 @@ def _closed(kind: Any, name: str) -> type | None:
         return None
     words = {
         "__slots__": (), "__module__": kind.__module__, "__qualname__": kind.__qualname__,
-        "__doc__": kind.__doc__, "of": name, "copy_of": kind, "__class__": property(_class_of),
+        "__doc__": kind.__doc__, "__class__": property(_class_of),
+        "_graphc_of": name, "_graphc_copy_of": kind,
         "__setattr__": _refuse, "__delattr__": _refuse, "__reduce_ex__": _reduced,
     }  # fmt: skip
     make: Callable[..., type] = type(kind)
     return make(kind.__name__, (kind,), words)
 
 
-def _class_of(self: Any) -> type:
+def _class_of(self: Any) -> Any:
     """What `isinstance`, `dataclasses.replace` and the equality of dataclasses ask for."""
     return plain_kind(self)
 
@@ -83,7 +86,7 @@ def _reduced(self: Any, protocol: Any) -> Any:
 
 
 def _refuse(self: Any, *arguments: Any, **options: Any) -> NoReturn:
-    name = self.of
+    name = self._graphc_of
     raise GraphcError(
         "G0838",
         f"trainer.{name} is a copy: setting a part of it would change nothing",
@@ -96,11 +99,11 @@ def _refuse(self: Any, *arguments: Any, **options: Any) -> NoReturn:
 class DictCopy(dict[str, Any]):
     """A dict that is read only; its own copies, by any means, are dicts that can be written."""
 
-    __slots__ = ("of",)
+    __slots__ = ("_graphc_of",)
 
     def __init__(self, of: str, entries: dict[str, Any]) -> None:
         super().__init__(entries)
-        self.of = of
+        self._graphc_of = of
 
     def __reduce__(self) -> tuple[Any, ...]:
         return dict, (dict(self),)
@@ -112,11 +115,11 @@ class DictCopy(dict[str, Any]):
 class ListCopy(list[Any]):
     """The same of a list."""
 
-    __slots__ = ("of",)
+    __slots__ = ("_graphc_of",)
 
     def __init__(self, of: str, entries: list[Any]) -> None:
         super().__init__(entries)
-        self.of = of
+        self._graphc_of = of
 
     def __reduce__(self) -> tuple[Any, ...]:
         return list, (list(self),)
