@@ -27,6 +27,7 @@ from graphc_llvm.vectors import (
 from llvmlite import ir
 
 from graphc.lowering.kernel.code import Load, Nest, RowReduction, Statement, registers
+from graphc_numpy.native.loops import wide_rows
 from graphc_numpy.native.loops.columns import Columns, LoopPoint, run_each
 from graphc_numpy.native.loops.invariant_motion import HoistedCode, HoistedPhase, effort, hoisted
 from graphc_numpy.native.loops.loop_interchange import interchanged
@@ -43,6 +44,7 @@ class UnitGrid:
     outer: sizes of the axes whose entries are outer rows; inner: of those inside of an outer row;
     length: entries of the axis of lanes (1 where the lanes do not go along the rows)
     many: vectors that are computed together
+    wide: entries of a row that go through the columns together; 0: those of `many` vectors do
     """
 
     outer: tuple[int, ...]
@@ -51,6 +53,7 @@ class UnitGrid:
     rows: int
     strip: int
     many: int = 1
+    wide: int = 0
 
     @property
     def strips(self) -> int:
@@ -116,14 +119,15 @@ def _grid(nest: Nest) -> UnitGrid:
     length = nest.rows[-1] if by_rows else 1
     many = max(min(_side_by_side(nest), -(-length // WIDTH)), 1) if by_rows else 1
     step = many * WIDTH if by_rows else 1
-    strip = -(-max(grain // columns, 1) // step) * step
+    wide = wide_rows.width(nest, step) if by_rows and nest.columns else 0
+    strip = wide or -(-max(grain // columns, 1) // step) * step
     axes = nest.rows[:-1] if by_rows else nest.rows
     whole, k = columns * length, len(axes)
     while strip >= length and k and whole * axes[k - 1] <= grain:
         k -= 1
         whole *= axes[k]
     rows = max(grain // max(whole, 1), 1) if strip >= length else 1
-    return UnitGrid(axes[:k], axes[k:], length, rows, strip, many)
+    return UnitGrid(axes[:k], axes[k:], length, rows, strip, many, wide)
 
 
 def _side_by_side(nest: Nest) -> int:
@@ -202,7 +206,9 @@ class _NestPrinter:
         if grid.strips > 1:
             start = b.mul(begin, index(grid.strip))
             stop = self._least(b.mul(end, index(grid.strip)), whole)
-        if whole:
+        if grid.wide:
+            self._wide(point, start, stop)
+        elif whole:
             self.p.loop(start, stop, step, lambda i: self._side_by_side(point, i, step))
         if whole == grid.length:
             return
@@ -215,6 +221,18 @@ class _NestPrinter:
             self.p.when(b.and_(at_end, b.icmp_signed("<", begin, end)), rest)
         else:
             rest()
+
+    def _wide(self, point: LoopPoint, start: ir.Value, stop: ir.Value) -> None:
+        """Rows from start to stop, a strip at a time."""
+        grid, code = self.grid, self.hoisted
+        phase = next(phase for phase in code.phases if phase.per_column)
+        columns = Columns(self.p, self.nest, phase, True, self.lanes, self.row_lanes)
+        rows = wide_rows.WideRows(self.p, self.nest, code, columns, grid.many, grid.wide)
+
+        def turn(i: ir.Value) -> None:
+            rows.strip(point, i, self.p.smaller(self.p.b.add(i, index(grid.wide)), stop))
+
+        self.p.loop(start, stop, grid.wide, turn)
 
     def _side_by_side(self, point: LoopPoint, first: ir.Value, entries: int) -> None:
         """Rows from `first` on, a vector of them at a time."""
