@@ -94,7 +94,7 @@ def batch_norm(
     if f.training:
         center = f.mean(value, dims)
         centered = value - along(f, center, value, dims)
-        spread = f.mean(centered * centered, dims)
+        spread = _variance(f, value, center, dims)
         _follow(f, states, (center, spread), momentum)
     else:
         center, spread = states
@@ -102,6 +102,19 @@ def batch_norm(
     y = centered * along(f, f.rsqrt(spread + eps), value, dims)
     parts = [None if v is None else _channels(f, v, value, dims) for v in (scale, shift)]
     return _affine(f.to_dtype(y, narrow.dtype), *parts)
+
+
+def _variance(f: Builder, x: Value, mean: Value, dims: tuple[int, ...]) -> Value:
+    """The mean of `(x - mean)^2` over dims.
+
+    It is written as `mean((x - c)^2) - (mean - c)^2`, which is the same for any constant c; c is the
+    mean. The second term is 0, and so is its gradient: so the first gradient has no sum over all of
+    x that begins only where the gradient of the variance is known, and x is read once less. Higher
+    derivatives are right, too.
+    """
+    constant = f.stop_gradient(mean)
+    deviation, apart = x - along(f, constant, x, dims), mean - constant
+    return f.mean(deviation * deviation, dims) - apart * apart
 
 
 def _running(

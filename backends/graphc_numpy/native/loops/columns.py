@@ -140,14 +140,13 @@ class Columns:
             return self.vectors(points[0], totals)
 
         def turn(i: ir.Value, *carried: ir.Value) -> list[ir.Value]:
-            return self.axis(k + 1, self.inside(k, i, points), carried)
+            return self.axis(k + 1, self._inside(k, i, points), carried)
 
         if k == 0 or not totals:
             return self.blocks(n, 1, 1, turn, totals)
         return self.combined(totals, self.blocks(n, 1, 1, turn, self.nothing(len(points))))
 
-    def inside(self, k: int, i: ir.Value, points: Sequence[LoopPoint]) -> list[LoopPoint]:
-        """The points at an index of column axis k."""
+    def _inside(self, k: int, i: ir.Value, points: Sequence[LoopPoint]) -> list[LoopPoint]:
         code = [x for inner in self.phase.code[k + 1 :] for x in inner]
         return [point.inside({len(self.nest.rows) + k: i}, code) for point in points]
 
@@ -218,7 +217,7 @@ class Columns:
         active: int = WIDTH,
     ) -> list[ir.Value]:  # fmt: skip
         """Some vectors, one after the other; the first accumulator gets what the first one adds."""
-        point = self.inside(len(self.nest.columns) - 1, first, [point])[0]
+        point = self._inside(len(self.nest.columns) - 1, first, [point])[0]
         sums, n = list(carried), len(self.phase.folds)
         for k in range(count):
             sums = sums[n:] + self.element([point.beside(k, active)], sums[:n])

@@ -3,7 +3,7 @@
 Where lanes go along the rows, the sums of a few vectors fit into registers, so a fold over all
 columns would read a few cache lines of every column, and come back for the next few: a processor
 fetches a line early only where it can guess it, and a store of lines far apart is slow. Here, all
-vectors of a strip of rows are computed for some columns at a time, and their sums wait on the
+vectors of a strip of rows are computed for one column after the other, and their sums wait on the
 stack, which stays in the first-level cache. The order of additions is that of `columns.Columns`.
 """
 
@@ -33,7 +33,7 @@ from graphc_numpy.native.loops.invariant_motion import HoistedCode, HoistedPhase
 
 SUMS = 1 << 13  # bytes of a strip's sums: a part of a first-level cache
 CACHED = 1 << 15  # bytes that a first-level cache holds: what fits there is read in any order
-TURNS = 4  # columns that are computed before the next vectors are
+FEW = 8  # columns, for which it would not be worth it
 
 
 def width(nest: Nest, step: int) -> int:
@@ -48,7 +48,7 @@ def width(nest: Nest, step: int) -> int:
     sums = sum(x.dtype.bytes for x in cells if isinstance(x, RowReduction))
     lying = any(a.strides[len(nest.rows) - 1] == 1 for x in cells for a in reached(x))
     columns = prod(nest.columns)
-    if not sums or not lying or columns * nest.rows[-1] * 4 <= CACHED or columns < 2 * TURNS:
+    if not sums or not lying or columns * nest.rows[-1] * 4 <= CACHED or columns < FEW:
         return 0
     most = min(SUMS // (sums * 2 * len(nest.columns)), nest.rows[-1])
     return most // step * step if most >= 2 * step else 0
@@ -154,29 +154,23 @@ class WideRows:
     ) -> None:  # fmt: skip
         """Entries of an axis one after the other."""
         axis = len(self.nest.rows) + k
-        if k < len(self.nest.columns) - 1:
-            self.p.loop(start, stop, 1, lambda i: self._axis(k + 1, groups, {**at, axis: i}, into))
-            return
 
-        def some(i: ir.Value) -> None:
-            end = self.p.smaller(self.p.b.add(i, index(TURNS)), stop)
-            groups.each(lambda points, g: self._cells(points, i, end, into, groups, g), at)
+        def turn(i: ir.Value) -> None:
+            inside = {**at, axis: i}
+            if k < len(self.nest.columns) - 1:
+                self._axis(k + 1, groups, inside, into)
+            else:
+                groups.each(lambda points, g: self._cells(points, groups, g, into), inside)
 
-        self.p.loop(start, stop, TURNS, some)
+        self.p.loop(start, stop, 1, turn)
 
     def _cells(
-        self, points: Sequence[LoopPoint], start: ir.Value, stop: ir.Value, into: Arrays,
-        groups: _Groups, group: ir.Value,
-    ) -> None:  # fmt: skip
-        """Some columns of a group of vectors."""
+        self, points: Sequence[LoopPoint], groups: _Groups, group: ir.Value, into: Arrays
+    ) -> None:
+        """A column of a group of vectors."""
         for code in self.phase.code[:-1]:
             run_each(points, code, self.lanes)
-
-        def turn(i: ir.Value, *carried: ir.Value) -> list[ir.Value]:
-            last = len(self.nest.columns) - 1
-            return self.columns.element(self.columns.inside(last, i, points), carried)
-
-        totals = self.p.loop(start, stop, 1, turn, groups.loaded(into, group))
+        totals = self.columns.element(points, groups.loaded(into, group))
         groups.store(into, group, totals)
 
 
