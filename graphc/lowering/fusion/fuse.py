@@ -306,7 +306,7 @@ class Fusion:
             self._reads_here(node, r, both, _Fit(fit.cuts, fit.columns, row)) for r in node.reads
         ):
             return False
-        self._absorb(base, other, both)
+        self.absorb(base, other, both)
         return True
 
     def _union(self, base: Group, other: Group) -> _Fit | None:
@@ -331,7 +331,8 @@ class Fusion:
             return None
         return _Fit(cuts, columns, False)
 
-    def _absorb(self, base: Group, other: Group, both: Group) -> None:
+    def absorb(self, base: Group, other: Group, both: Group) -> None:
+        """Make `base` what `both` says; `other` is gone."""
         base.cuts, base.columns, base.made = both.cuts, both.columns, both.made
         base.rows, base.nodes, base.parts = both.rows, sorted(both.nodes), both.parts
         base.contract = base.contract if base.contract is not None else other.contract

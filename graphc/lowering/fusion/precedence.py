@@ -26,6 +26,13 @@ class Precedence:
         self._before[number], self._own[number] = 0, 1 << number
         return number
 
+    def add_before(self, later: int) -> int:
+        """The number of a new member directly before another: after all that this one is after."""
+        number = self.add()
+        self.put_after(number, [*self._needs[later]])
+        self.put_after(later, [number])
+        return number
+
     def precedes(self, first: int, later: int) -> bool:
         """Whether a member must run after another one."""
         return bool(self._before[later] & self._own[first])

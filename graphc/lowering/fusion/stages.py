@@ -12,6 +12,7 @@ from graphc.lowering.fusion.emit import Writer
 from graphc.lowering.fusion.fuse import Fusion, Group
 from graphc.lowering.fusion.index_ranges import Bounds, without_checks
 from graphc.lowering.fusion.known_checks import mark_known
+from graphc.lowering.fusion.postponed_epilogues import postpone_epilogues
 from graphc.lowering.fusion.rematerialize import readers, rematerialize
 from graphc.lowering.kernel.lowered import Host
 from graphc.lowering.nodes.nodes import LoopNode, Version, alive, name_of
@@ -41,6 +42,7 @@ def complete(draft: Draft, region: Region) -> None:
 def fuse_region(draft: Draft, region: Region) -> None:
     """The groups of one region."""
     fusion = Fusion(region.nodes, draft.facts.exact, draft.values.sections)
+    postpone_epilogues(fusion, draft.shared)
     rematerialize(fusion, draft.shared)
     region.groups, region.order = fusion.ordered(), fusion.order
     region.stored = {

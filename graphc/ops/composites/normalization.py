@@ -107,10 +107,9 @@ def batch_norm(
 def _variance(f: Builder, x: Value, mean: Value, dims: tuple[int, ...]) -> Value:
     """The mean of `(x - mean)^2` over dims.
 
-    It is written as `mean((x - c)^2) - (mean - c)^2`, which is the same for any constant c; c is the
-    mean. The second term is 0, and so is its gradient: so the first gradient has no sum over all of
-    x that begins only where the gradient of the variance is known, and x is read once less. Higher
-    derivatives are right, too.
+    It is written as `mean((x - c)^2) - (mean - c)^2`, which is the same for any constant c; here c
+    is the mean. The second term and its gradient are 0. So the gradient needs no sum over x after
+    the gradient of the variance is known, and x is read once less. Higher derivatives are exact.
     """
     constant = f.stop_gradient(mean)
     deviation, apart = x - along(f, constant, x, dims), mean - constant
