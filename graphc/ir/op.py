@@ -94,6 +94,7 @@ class Op(metaclass=_OpType):
     same_entries: ClassVar[bool] = False  # x's entries, repeated, reordered, converted or selected
     completes: ClassVar[bool] = False  # the end of a gradient: it, its rows, or their indices
     annotates: ClassVar[bool] = False  # is operand 0; the others say what its gradient is
+    stops: ClassVar[bool] = False  # is operand 0; only differentiation tells them apart
     shares_rule: ClassVar[int | None] = None  # annotates: the operand that has the gradient rule
     internal: ClassVar[bool] = False  # made by graphc, with no function of its name
     source: ClassVar[str] = ""  # 'input' or 'variable' for a value that comes from outside

@@ -224,6 +224,7 @@ class StopGradient(Elementwise):
     kinds = "fiub"
     linear = ((0,),)
     view = True
+    stops = True
     not_differentiable = "stop_gradient was asked for"
 
     def layout(self, x: MemoryLayout) -> MemoryLayout | None:

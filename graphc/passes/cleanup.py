@@ -72,8 +72,9 @@ class Simplify(Pass):
         work = Rewriter(graph)
         for old in map(work.moved, graph):
             node = _merged(old, work.nodes)
+            differentiated = not graph.objectives  # else gradients of nodes may still be taken
             same = _same_as(node, work.nodes)
-            if node.op.annotates and not graph.objectives:  # else its gradient may still be taken
+            if differentiated and (node.op.annotates or node.op.stops):
                 same = node.operands[0]
             if same is not None and work.nodes[same].type == node.type:
                 work.stand_in(node.name, same)
