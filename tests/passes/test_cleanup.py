@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from graphc.ir.builder import Builder, Value
-from graphc.ir.graph import Graph
+from graphc.ir.graph import Graph, Objective, Variable
 from graphc.ir.op import op_named
 from graphc.ir.types import F32, TensorType
+from graphc.optim import sgd
 from graphc.passes.cleanup import Cse, Dce, FoldConstants, Simplify
 from graphc.testing.models import entry
 from graphc.verify import verify
@@ -128,3 +129,18 @@ def test_two_reshapes_that_forget_the_batch_together_are_not_one_that_keeps_it()
     assert graph[graph.outputs["y"]].type == y.type and not y.type.extents
     assert graph[graph.outputs["z"]].operands == ("x",)
     verify(graph)
+
+
+def test_simplify_drops_stop_gradient_once_gradients_are_taken() -> None:
+    f = Builder()
+    x = source(f, "x", 2)
+    graph = built(f, y=f.exp(f.stop_gradient(x)))
+    assert list(Simplify().run(graph).nodes) == ["x", "exp"]
+
+
+def test_simplify_keeps_stop_gradient_before() -> None:
+    f = Builder()
+    w = f.declare(Variable("w", TensorType((), F32)))
+    loss = f.stop_gradient(w) * w
+    f.objectives.append(Objective(loss.name, sgd(0.1), ("w",)))
+    assert "stop_gradient" in Simplify().run(f.build()).nodes

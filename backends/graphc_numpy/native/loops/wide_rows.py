@@ -34,6 +34,7 @@ from graphc_numpy.native.loops.invariant_motion import HoistedCode, HoistedPhase
 SUMS = 1 << 13  # bytes of a strip's sums: a part of a first-level cache
 CACHED = 1 << 15  # bytes that a first-level cache holds: what fits there is read in any order
 FEW = 8  # columns, for which it would not be worth it
+PARTS = 16  # that threads can share, at least
 
 
 def width(nest: Nest, step: int) -> int:
@@ -44,14 +45,17 @@ def width(nest: Nest, step: int) -> int:
     each = [p.per_column for p in nest.phases]
     if nest.serial or each.count(True) != 1 or not _is_plain(nest):
         return 0
-    cells = nest.phases[each.index(True)].code
+    cells, length = nest.phases[each.index(True)].code, nest.rows[-1]
     sums = sum(x.dtype.bytes for x in cells if isinstance(x, RowReduction))
     lying = any(a.strides[len(nest.rows) - 1] == 1 for x in cells for a in reached(x))
     columns = prod(nest.columns)
-    if not sums or not lying or columns * nest.rows[-1] * 4 <= CACHED or columns < FEW:
+    if not sums or not lying or columns * length * 4 <= CACHED or columns < FEW:
         return 0
-    most = min(SUMS // (sums * 2 * len(nest.columns)), nest.rows[-1])
-    return most // step * step if most >= 2 * step else 0
+    most = min(SUMS // (sums * 2 * len(nest.columns)), -(-prod(nest.rows) // PARTS), length)
+    if most < 2 * step:
+        return 0
+    strips = -(-length // (most // step * step))
+    return -(-length // (strips * step)) * step
 
 
 def _is_plain(nest: Nest) -> bool:
@@ -61,10 +65,11 @@ def _is_plain(nest: Nest) -> bool:
     first = [p.per_column for p in nest.phases].index(True)
     before = [x for p in nest.phases[:first] for x in p.code]
     inside = nest.phases[first].code
-    plain = all(a.row is None for p in nest.phases for x in p.code for a in reached(x))
+    loaded = [x.access for x in before if isinstance(x, Load)]
     return (
-        plain
+        all(a.row is None for p in nest.phases for x in p.code for a in reached(x))
         and all(isinstance(x, kinds) for x in before)
+        and not any(nest.params[a.slot].written for a in loaded)
         and all(isinstance(x, kinds | Store | RowReduction) for x in inside)
     )
 
