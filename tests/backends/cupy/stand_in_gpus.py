@@ -152,7 +152,7 @@ class StandInMachine:
         assert non_blocking, "the default stream waits for all others"
         return GpuStream(self, self.gpus[self.current], self.current)
 
-    def Event(self, *, disable_timing: bool) -> Event:
+    def Event(self, *, disable_timing: bool = False) -> Event:
         return Event(self, disable_timing)
 
     # -- what streams do --------------------------------------------------------------------------
