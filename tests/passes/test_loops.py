@@ -122,7 +122,7 @@ def test_a_weighted_loss_keeps_nothing() -> None:
 def test_a_batch_norm_keeps_two_values_of_its_width_and_no_other_layer() -> None:
     width, wide = 16, 128
     graph = under(normalized(BATCH, 64, width, wide), f"accumulate({TURNS})")
-    assert loops(graph) == 5
+    assert loops(graph) == 4
     assert list(kept(graph).values()) == [(BATCH, width)] * 2
     assert program(graph).kept_bytes == 2 * BATCH * width * 4
 

@@ -9,7 +9,7 @@ with the sums, in a kernel that loads it once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from graphc.lowering.fusion.domains import Cuts, cut_at, joined, row_cuts
@@ -26,18 +26,41 @@ class _Epilogue:
     results: frozenset[Version]
 
 
+class _Loads:
+    """Which groups load a value. A group that has changed is added again; what it loads no more
+    stays here, so whoever asks looks at the group."""
+
+    def __init__(self, fusion: Fusion) -> None:
+        self._fusion = fusion
+        self._groups: dict[Version, set[int]] = {}
+        for group in fusion.groups.values():
+            self.add(group)
+
+    def add(self, group: Group) -> None:
+        for value in _read_by(self._fusion, group):
+            self._groups.setdefault(value, set()).add(group.number)
+
+    def groups(self, values: Iterable[Version]) -> list[Group]:
+        """Those that may load one of the values, by number."""
+        groups = self._fusion.groups
+        numbers = {n for v in values for n in self._groups.get(v, ())} & groups.keys()
+        return [groups[n] for n in sorted(numbers)]
+
+
 def postpone_epilogues(fusion: Fusion, shared: set[int]) -> None:
     """Move epilogues into the kernels of their sums, where that pays. shared: buffers that other
     regions read."""
+    loads = _Loads(fusion)
     for number in sorted(fusion.groups):
         group = fusion.groups.get(number)
         epilogue = group and _epilogue(fusion, group)
         if group and epilogue:
-            sums = _sums(fusion, group, epilogue)
-            if sums and _pays(fusion, group, epilogue, sums, shared):
-                _split(fusion, group, epilogue)
+            sums = _sums(fusion, loads, group, epilogue)
+            if sums and _pays(fusion, loads, group, epilogue, sums, shared):
+                loads.add(_split(fusion, group, epilogue))
                 for other in sums:
                     _absorb(fusion, group, other)
+                loads.add(fusion.groups[number])
 
 
 def _epilogue(fusion: Fusion, group: Group) -> _Epilogue | None:
@@ -59,18 +82,18 @@ def _epilogue(fusion: Fusion, group: Group) -> _Epilogue | None:
     return _Epilogue(nodes, cuts, results)
 
 
-def _sums(fusion: Fusion, group: Group, epilogue: _Epilogue) -> list[Group]:
+def _sums(fusion: Fusion, loads: _Loads, group: Group, epilogue: _Epilogue) -> list[Group]:
     """The groups of folds over what an epilogue computes that can run with it, all together."""
     found, cuts, columns = list[Group](), epilogue.domain, None
     nodes = len(epilogue.nodes)
-    for number, other in sorted(fusion.groups.items()):
+    for other in loads.groups(epilogue.results):
         reads = _read_by(fusion, other) & epilogue.results
         if other is group or not reads or not _is_fold(fusion, other, epilogue):
             continue
         if columns not in (None, other.columns) or nodes + len(other.nodes) > LARGEST:
             continue
         both = _joint(fusion, other, cuts)
-        members = [group.number, *(g.number for g in found), number]
+        members = [group.number, *(g.number for g in found), other.number]
         if both and fusion.order.can_be_one(members, ()):
             cuts, columns = both, other.columns
             nodes += len(other.nodes)
@@ -108,11 +131,12 @@ def _read_by(fusion: Fusion, group: Group) -> set[Version]:
 
 
 def _pays(
-    fusion: Fusion, group: Group, epilogue: _Epilogue, sums: Sequence[Group], shared: set[int]
-) -> bool:
+    fusion: Fusion, loads: _Loads, group: Group, epilogue: _Epilogue, sums: Sequence[Group],
+    shared: set[int],
+) -> bool:  # fmt: skip
     """Whether fewer bytes of an entry are stored and loaded."""
     size = {fusion.nodes[i].result: fusion.nodes[i].dtype.bytes for i in group.nodes}
-    others = [g for g in fusion.groups.values() if g is not group and g not in sums]
+    others = [g for g in loads.groups(size) if g is not group and g not in sums]
     by_others = {v for g in others for v in _read_by(fusion, g)}
     by_sums = [_read_by(fusion, g) & epilogue.results for g in sums]
     kept = {v for v in size if v in by_others or v.buffer in shared}
@@ -125,8 +149,8 @@ def _pays(
     return stored_after + sum(size[v] for v in core) < stored_before + loaded
 
 
-def _split(fusion: Fusion, group: Group, epilogue: _Epilogue) -> None:
-    """Leave the epilogue in the group; what comes before it is a new one."""
+def _split(fusion: Fusion, group: Group, epilogue: _Epilogue) -> Group:
+    """Leave the epilogue in the group; what comes before it is a new one, which is returned."""
     inside = {*epilogue.nodes}
     core = Group(fusion.order.add_before(group.number), group.cuts, columns=group.columns)
     core.nodes = [i for i in group.nodes if i not in inside]
@@ -138,6 +162,7 @@ def _split(fusion: Fusion, group: Group, epilogue: _Epilogue) -> None:
     group.nodes, group.rows, group.contract = list(epilogue.nodes), set(), None
     group.made = {v: i for v, i in group.made.items() if i in inside}
     group.cuts, group.columns = epilogue.domain, None
+    return core
 
 
 def _absorb(fusion: Fusion, group: Group, other: Group) -> None:
