@@ -73,7 +73,7 @@ def small(tmp_path: Path) -> Path:
 
 def graphc(*words: Any) -> subprocess.CompletedProcess[str]:
     line = [sys.executable, "-m", "graphc", *map(str, words)]
-    return subprocess.run(line, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(line, capture_output=True, text=True, timeout=1200, check=False)
 
 
 @pytest.mark.ci
