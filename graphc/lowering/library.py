@@ -62,7 +62,7 @@ def choice(product: Gemm, target: LoweringTarget, exact: bool) -> LibraryChoice:
     each = work // (form.calls + form.scratch)
     enough = each >= target.library
     return LibraryChoice(
-        enough, f"{each:,} multiplications a launch are {'many' if enough else 'few'}"
+        enough, f"{each:,} multiplications a launch, {'enough' if enough else 'too few'} for it"
     )
 
 

@@ -90,7 +90,7 @@ def test_a_choice_is_told_with_its_reason() -> None:
     assert choice(product, GPU, exact=False).library
     assert not choice(product, CPU, exact=False).library
     few = choice(product, replace(GPU, library=1 << 30), exact=False)
-    assert not few.library and few.reason == "2,097,152 multiplications a launch are few"
+    assert not few.library and few.reason == "2,097,152 multiplications a launch, too few for it"
     fixed = choice(product, GPU, exact=True)
     assert not fixed.library and "under reproducible" in fixed.reason
     assert choice(with_bias(product), GPU, exact=False).reason.startswith("1,048,576 ")
