@@ -120,6 +120,7 @@ class _Facts:
 
     @classmethod
     def of(cls, call: CollectiveCall, shape: Shape, rank: int, here: range) -> _Facts:
+        assert len(set(call.group)) == len(call.group), f"{call} names a device twice"
         alone = len(call.group) > 1 and sum(r in here for r in call.group) == 1
         position = call.group.index(rank)
         return cls(call, shape, call.result(shape), call.receives(rank), position, alone)
