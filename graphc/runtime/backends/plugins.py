@@ -6,6 +6,7 @@ imported is listed with its error, and the others still work.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -77,6 +78,13 @@ def check_installed(backend: Backend) -> None:
 
 
 def _points(group: str) -> list[EntryPoint]:
+    return _points_on(group, tuple(sys.path))
+
+
+@lru_cache(maxsize=64)
+def _points_on(group: str, path: tuple[str, ...]) -> list[EntryPoint]:
+    """The entry points of a group. Every training asks, and to look at the metadata of all that is
+    installed takes milliseconds: kept until the path of imports changes."""
     # The same distribution can be found twice, by its source folder and its installed metadata. To
     # tell a distribution, its metadata has to be read: only where there are two points of a name.
     points = list[EntryPoint]()
@@ -108,6 +116,9 @@ def _found(group: str, point: EntryPoint) -> InstalledPlugin:
 def _load(group: str, name: str) -> Any:
     kind = group.removeprefix("graphc.").removesuffix("s")
     points = [p for p in _points(group) if p.name == name]
+    if not points:  # or installed since the process began
+        _points_on.cache_clear()
+        points = [p for p in _points(group) if p.name == name]
     if not points:
         known = sorted({p.name for p in _points(group)})
         hint = did_you_mean(name, known)
