@@ -5,6 +5,7 @@ An area is a folder of tests/, or a file beside the folders.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections import Counter
@@ -47,6 +48,12 @@ def backend_name(request: pytest.FixtureRequest) -> str:
 def root() -> Path:
     """The folder of the project."""
     return ROOT
+
+
+def pytest_collection_finish() -> None:
+    """Keep the thousands of collected tests out of every collection of garbage to come."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
