@@ -6,13 +6,16 @@ NumPy calls and as machine code, on full and on short batches.
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from laws.faults import FAULTS
-from laws.programs.campaign import Found, Tally, campaign
+from laws.programs.campaign import Begun, Ended, Found, Tally, campaign, died, ended
 from laws.programs.grow import grow
 from laws.programs.judge import difference, judge
 from laws.programs.program import Leaf, Program, Statement
@@ -28,6 +31,7 @@ STRUCTURES = (
 SEEDS = 100
 MORE = 2_000
 ALL, RANGE = 200_000, 2_000
+LATE = "import signal, time; signal.setitimer(signal.ITIMER_REAL, 0.05); time.sleep(60)"
 
 
 def check(seeds: range, strategies: bool = False) -> Tally:
@@ -67,21 +71,35 @@ def test_a_seed_is_always_the_same_program() -> None:
 def test_a_seed_that_ends_its_process_is_told_from_the_others(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def worker(seeds: list[int], strategies: bool) -> Iterator[int | Found]:
+    def worker(seeds: list[int], strategies: bool) -> Iterator[Begun | Found | Ended]:
         for seed in seeds:
-            yield seed
+            yield Begun(seed)
             if seed == 3:
+                yield Ended(-signal.SIGSEGV)
                 return
             yield Found(seed)
+        yield Ended(0)
 
     log = tmp_path / "log.jsonl"
     monkeypatch.setattr("laws.programs.campaign._worker", worker)
-    monkeypatch.setattr("laws.programs.campaign.died", lambda seed, strategies: "its program")
+    monkeypatch.setattr("laws.programs.campaign.died", lambda _, __, status: (ended(status), "it"))
     found = list(campaign(range(4), log=log)) + list(campaign(range(4, 6)))
     assert [f.seed for f in found] == [0, 1, 2, 3, 4, 5]
-    assert [f.program for f in found if f.defect] == ["its program"]
+    assert [(f.defect, f.program) for f in found if f.defect] == [("killed by SIGSEGV", "it")]
     monkeypatch.setattr("laws.programs.campaign._worker", None)
     assert len(list(campaign(range(4), log=log))) == 4, "what is in the log is tried again"
+
+
+def test_a_seed_that_is_late_is_not_said_to_crash(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A machine with other work is no reason to look for a stray read."""
+    monkeypatch.setattr("laws.programs.campaign.SECONDS", 1)
+    monkeypatch.setattr("laws.programs.campaign.TESTS", tmp_path)  # where nothing can be started
+    status = subprocess.run([sys.executable, "-c", LATE], check=False).returncode
+    how, _ = died(0, False, status)
+    assert how == "not done after 1 s; tried again alone: ends with 1"
+    assert ended(-signal.SIGSEGV) == "killed by SIGSEGV"
 
 
 def test_nan_and_infinity_are_differences_unless_both_have_them() -> None:

@@ -1,4 +1,4 @@
-"""Many seeds, in a process of their own: one that is killed is told from its last seed.
+"""Many seeds, in a process of their own: one that is killed, or late, is told from its last seed.
 
     python -m laws.programs 0 2000                       (in tests/)
     python -m laws.programs 0 200000 --strategies --log programs.jsonl --jobs 2
@@ -46,6 +46,20 @@ class Found:
     seconds: float = 0.0
 
 
+@dataclass(frozen=True)
+class Begun:
+    """A process begins with a seed."""
+
+    seed: int
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A process has ended. status: as subprocess has it, negative for a signal."""
+
+    status: int
+
+
 @dataclass
 class Tally:
     """What became of many seeds."""
@@ -91,19 +105,32 @@ def _kind(v: Verdict) -> tuple[str, str]:
     return where, d.text.split(":")[0] if "Error" in d.text.split(":")[0] else ""
 
 
-def died(seed: int, strategies: bool) -> str:
-    """The smallest program that ends a process, each tried in one of its own."""
+def died(seed: int, strategies: bool, status: int) -> tuple[str, str]:
+    """How a seed ended its process, and its smallest program that does, each in one of its own.
+
+    Who is late is tried once more and not made smaller: each try may take its whole time.
+    """
     program = grow(seed)
     strategy = strategy_of(program, seed) if strategies else ""
 
-    def ends(p: Program) -> bool:
-        made = subprocess.run(
+    def again(p: Program) -> int:
+        return subprocess.run(
             [sys.executable, "-m", "laws.programs", "--program", repr(p), strategy],
             cwd=TESTS, env=_environment(), capture_output=True, check=False,
-        )  # fmt: skip
-        return made.returncode < 0
+        ).returncode  # fmt: skip
 
-    return shrunk(program, ends).pasted() if ends(program) else program.pasted()
+    second = again(program)
+    how = f"{ended(status)}; tried again alone: {ended(second)}"
+    if second == status != -signal.SIGALRM:
+        program = shrunk(program, lambda p: again(p) == status)
+    return how, program.pasted()
+
+
+def ended(status: int) -> str:
+    """How a process ended, in words: a program that is late is not one that crashes."""
+    if status == -signal.SIGALRM:
+        return f"not done after {SECONDS} s"
+    return f"killed by {signal.Signals(-status).name}" if status < 0 else f"ends with {status}"
 
 
 def one(text: str, strategy: str) -> None:
@@ -135,16 +162,19 @@ def campaign(
 def _chunk(seeds: list[int], strategies: bool, log: Path | None) -> Iterator[Found]:
     """The seeds in one process, and in another one what is left when it is killed."""
     while seeds:
-        at = seeds[0]
+        at, status = seeds[0], 0
         for made in _worker(seeds, strategies):
-            if isinstance(made, int):
-                at = made
-                continue
-            seeds = [s for s in seeds if s != made.seed]
-            yield _logged(made, log)
+            match made:
+                case Found():
+                    seeds = [s for s in seeds if s != made.seed]
+                    yield _logged(made, log)
+                case Begun(at):
+                    pass
+                case Ended(status):
+                    pass
         if seeds:
             seeds = [s for s in seeds if s != at]
-            yield _logged(Found(at, "the process is killed", died(at, strategies)), log)
+            yield _logged(Found(at, *died(at, strategies, status)), log)
 
 
 def _logged(found: Found, log: Path | None) -> Found:
@@ -154,8 +184,8 @@ def _logged(found: Found, log: Path | None) -> Found:
     return found
 
 
-def _worker(seeds: list[int], strategies: bool) -> Iterator[int | Found]:
-    """The seed that is begun, then what became of it."""
+def _worker(seeds: list[int], strategies: bool) -> Iterator[Begun | Found | Ended]:
+    """The seed that is begun, then what became of it; at the end, how the process ended."""
     given = json.dumps([seeds, strategies])
     command = [sys.executable, "-m", "laws.programs", "--worker"]
     with subprocess.Popen(
@@ -167,7 +197,8 @@ def _worker(seeds: list[int], strategies: bool) -> Iterator[int | Found]:
         process.stdin.close()
         for line in process.stdout:
             made: Any = json.loads(line)
-            yield made if isinstance(made, int) else Found(**made)
+            yield Begun(made) if isinstance(made, int) else Found(**made)
+    yield Ended(process.returncode)
 
 
 def _environment() -> dict[str, str]:
