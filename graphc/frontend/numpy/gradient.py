@@ -16,7 +16,7 @@ def gradient(f: Builder, f_: Any, *varargs: Any, axis: Any = None, edge_order: A
     """slopes by central differences, one-sided at the ends; at even or uneven distances"""
     given = operands(f, f_, *varargs)
     x = floats(f, f.lift(given[0]))
-    steps = [f.lift(h, x.dtype) for h in given[1:]]
+    steps = [floats(f, f.lift(h, x.dtype)) for h in given[1:]]  # their differences may be < 0
     over = tuple(range(x.rank)) if axis is None else as_axis(axis)
     along = over if isinstance(over, tuple) else (over or 0,)
     dims = [dim_of("gradient", d, x.rank) for d in along]

@@ -103,7 +103,10 @@ def nanvar(
     centered = _without(f, x - nanmean(f, x, axis, keepdims=True), 0.0)
     total: Value = f.sum(centered * centered, as_axis(axis), keepdims)
     number = _number(f, x, axis, keepdims)
-    return total / (f.maximum(number - ddof, 0) if ddof else number)
+    if not ddof:
+        return total / number
+    enough = f.gt(number - ddof, 0)  # where not, NaN, also of a total that is not 0
+    return f.where(enough, total / f.where(enough, number - ddof, 1.0), float("nan"))
 
 
 @traces("nanstd")

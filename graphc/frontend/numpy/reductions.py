@@ -174,7 +174,7 @@ def cov(
     centered = x - f.mean(x, 1, True)
     less = (0 if bias else 1) if ddof is None else ddof
     number = count(f, x.type, (1,), x)
-    return f.squeeze(f.matmul(centered, f.transpose(centered)) / (number - less))
+    return f.squeeze(f.matmul(centered, f.transpose(centered)) / f.maximum(number - less, 0))
 
 
 def _in_rows(f: Builder, x: Value, rowvar: bool) -> Value:
@@ -294,10 +294,12 @@ def diff(
     f: Builder, a: Any, n: Any = 1, axis: Any = -1, prepend: Any = None, append: Any = None
 ) -> Value:
     """`diff`, n times"""
-    y, dim = value(f, a), as_int(axis, "axis")
+    y, dim, times = value(f, a), as_int(axis, "axis"), as_int(n, "n")
+    if times == 0:
+        return y  # without the ends, as NumPy has it
     ends = [None if v is None else _end(f, v, y, dim) for v in (prepend, append)]
     y = f.concat([v for v in (ends[0], y, ends[1]) if v is not None], axis=dim)
-    for _ in range(as_int(n, "n")):
+    for _ in range(times):
         y = f.diff(y, dim) if y.dtype.kind != "b" else _changes(f, y, dim)
     return y
 

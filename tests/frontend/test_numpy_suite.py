@@ -1,0 +1,39 @@
+"""Calls that NumPy's own tests and torch's samples make of these functions, and what they found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+
+import numpy as np
+
+cases = SimpleNamespace(**run_path(str(Path(__file__).with_name("numpy_cases.py"))))
+check, real = cases.check, cases.real
+
+
+def test_more_degrees_of_freedom_than_entries_give_no_negative_covariance() -> None:
+    x = real(2, 3)
+    for ddof in (2, 3, 5):
+        check(lambda v, d=ddof: np.cov(v, ddof=d), x)
+    check(np.cov, real(2, 0))
+
+
+def test_too_few_numbers_for_the_degrees_of_freedom_give_nan() -> None:
+    x = real(3, 4)
+    x[0, 1:] = x[1, 2:] = np.nan
+    for ddof in (1, 2, 3):
+        for function in (np.nanvar, np.nanstd):
+            check(lambda v, d=ddof, f=function: f(v, axis=1, ddof=d), x)
+
+
+def test_no_difference_at_all_leaves_out_the_ends() -> None:
+    check(lambda v: np.diff(v, n=0, prepend=0.0, append=1.0), real(3, 4))
+
+
+def test_coordinates_of_integers_do_not_wrap_around() -> None:
+    x = real(3)
+    for down in (np.array([3, 2, 1], np.uint8), np.array([-1, 2**31 - 1, 0], np.int32)):
+        check(lambda v, d=down: np.gradient(v, d.astype(np.float64)), x)
+        check(lambda v, d=down: np.gradient(v, d), x, rtol=1e-6)  # such coordinates are f32
+        check(np.gradient, x, down, rtol=1e-6)
