@@ -14,6 +14,7 @@ from graphc.frontend.language.load import module_of_source
 from graphc.support.errors import GraphcError, Span
 
 HUGE = "2 ** 64"
+CHAIN = "".join(f"fn f{i}(x) = f{i - 1}(x)\n" for i in range(2, 200))
 
 CASES = [
     # -- names and calls
@@ -60,6 +61,9 @@ CASES = [
      "fn f(x) = ⟦f(x + 1)⟧\nstep s(x: f32[batch]) { report y = f(x) }"),
     ("G0124", "'f' calls itself endlessly",
      "fn f(x) = g(x)\nfn g(x) = ⟦f(x)⟧\nconst c = f(1)\nstep s(x: f32[batch]) { report y = c }"),
+    ("G0124", "'f0' is called inside 200 other functions",
+     "fn f0(x) = x\nfn f1(x) = ⟦f0(x)⟧\n" + CHAIN
+     + "fn last(x) = f199(x)\nstep s(x: f32[batch]) { report y = last(x) }"),
     # -- operators on static values
     ("G0122", "can't compute 1 / 0: division by zero", "a = ⟦1 / 0⟧\nreport y = 1"),
     ("G0122", "can't compute 1 // 0", "a = ⟦1 // 0⟧\nreport y = 1"),

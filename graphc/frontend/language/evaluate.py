@@ -42,6 +42,7 @@ from graphc.support.errors import GraphcError, Span
 from graphc.syntax import tree as s
 
 MAX_CALLS = 200  # nested calls of the program's own functions
+_TOO_DEEP = f"'{{}}' is called inside {MAX_CALLS} other functions"
 MAX_WORK = 2_000_000  # expressions and statements, loops unrolled
 
 
@@ -225,7 +226,9 @@ class Evaluator:
     ) -> Task:
         name = function.tree.name.id
         if self.calls >= MAX_CALLS:
-            raise GraphcError("G0124", f"'{name}' calls itself endlessly")
+            again = name in self.f.calls.path.split("/")
+            text = f"'{name}' calls itself endlessly" if again else _TOO_DEEP.format(name)
+            raise GraphcError("G0124", text)
         self.calls += 1
         try:
             bound = yield from _bind(function, args, options)
