@@ -7,9 +7,12 @@ from runpy import run_path
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
+
+from graphc.support.errors import GraphcError
 
 cases = SimpleNamespace(**run_path(str(Path(__file__).with_name("numpy_cases.py"))))
-check, real = cases.check, cases.real
+check, traced, real = cases.check, cases.traced, cases.real
 
 
 def test_more_degrees_of_freedom_than_entries_give_no_negative_covariance() -> None:
@@ -37,3 +40,10 @@ def test_coordinates_of_integers_do_not_wrap_around() -> None:
         check(lambda v, d=down: np.gradient(v, d.astype(np.float64)), x)
         check(lambda v, d=down: np.gradient(v, d), x, rtol=1e-6)  # such coordinates are f32
         check(np.gradient, x, down, rtol=1e-6)
+
+
+def test_odd_reflections_are_refused_while_tracing() -> None:
+    """Else the step fails when it runs: -1 is no entry to look up."""
+    check(lambda v: np.pad(v, 2, "reflect", reflect_type="even"), real(4))
+    with pytest.raises(GraphcError, match="reflect_type='even' only"):
+        traced(lambda v: np.pad(v, 2, "reflect", reflect_type="odd"), real(4))

@@ -214,6 +214,8 @@ def pad(
     if mode == "constant":
         return _pad_constant(f, x, pairs, constant_values)
     require(mode in _INDEXED, f"np.pad: mode='{mode}' is not supported", code="G0810")
+    odd = options.get("reflect_type", "even") != "even"  # which looks no entries up
+    require(not odd, "np.pad: reflect_type='even' only", code="G0810")
     for dim, pair in enumerate(pairs):
         if any(pair):
             ids = np.pad(np.arange(x.shape[dim]), pair, mode, **options)  # type: ignore[call-overload]
