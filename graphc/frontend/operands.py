@@ -155,6 +155,15 @@ def operands(f: Builder, *xs: Any) -> list[Operand]:
     return [operand(f, x, like) if isinstance(x, Derived) else x for x in given]
 
 
+def as_values(f: Builder, *xs: Any) -> list[Value]:
+    """Several operands as values, each in its own dtype; a Python float is in that of the float
+    arrays beside it."""
+    given = operands(f, *xs)
+    known = [x.dtype for x in given if isinstance(x, Value) and x.dtype.kind == "f"]
+    like = reduce(promote, known) if known else None
+    return [f.lift(x, like if isinstance(x, float) else None) for x in given]
+
+
 def dtype_argument(dtype: Any) -> DType:
     """The graphc dtype of a `dtype=` argument. Raises G0201, G0810."""
     return dtype_of(np.dtype(dtype))

@@ -9,7 +9,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from graphc.support.errors import GraphcError
+import graphc
+from graphc.support.errors import GraphcError, GraphcWarning
 
 cases = SimpleNamespace(**run_path(str(Path(__file__).with_name("numpy_cases.py"))))
 check, traced, real = cases.check, cases.traced, cases.real
@@ -47,3 +48,48 @@ def test_odd_reflections_are_refused_while_tracing() -> None:
     check(lambda v: np.pad(v, 2, "reflect", reflect_type="even"), real(4))
     with pytest.raises(GraphcError, match="reflect_type='even' only"):
         traced(lambda v: np.pad(v, 2, "reflect", reflect_type="odd"), real(4))
+
+
+def test_an_argument_that_is_not_known_is_named_and_no_traceback() -> None:
+    for call in (lambda v: np.fix(v, v + 1), lambda v: np.sort(v, order="a")):
+        with pytest.raises(GraphcError, match="can't be traced with these arguments"):
+            traced(call, real(4))
+
+
+# -- numbers beside arrays ------------------------------------------------------------------------
+
+BESIDE_A_NUMBER = [
+    lambda v: np.searchsorted(v, 0.4), lambda v: v.searchsorted(0.4), lambda v: np.isin(0.4, v),
+    lambda v: np.interp(0.3, v, v * 3), lambda v: np.polyval(v, 0.3), lambda v: np.inner(v, 0.1),
+    lambda v: np.outer(v, 0.1), lambda v: np.kron(v, 0.1), lambda v: np.tensordot(v, 0.1, 0),
+    lambda v: np.dot(v, 0.1), lambda v: np.einsum("i,->i", v, 0.1), lambda v: np.add.outer(v, 0.1),
+    lambda v: np.broadcast_arrays(v, 0.1)[1] * v, lambda v: np.meshgrid(v, 0.1)[1],
+]  # fmt: skip
+LOSSES = ["mse", "mae", "huber", "kl_divergence", "sigmoid_cross_entropy", "binary_cross_entropy"]
+
+
+def test_a_number_is_in_the_dtype_of_the_array_beside_it_in_a_step_of_two_dtypes() -> None:
+    """0.4 in f32 is more than 0.4 in f64: one place further in a sorted array."""
+    x, narrow = np.array([0.2, 0.4, 0.6, 0.8, 1.0]), np.zeros(5, np.float32)
+    for call in BESIDE_A_NUMBER:
+        check(lambda v, w, c=call: c(v), x, narrow, rtol=1e-15)
+    for loss in LOSSES:
+        call = getattr(graphc.nn, loss)
+        alone, beside = traced(lambda v, c=call: c(v, 0.3), x), np.full_like(x, 0.3)
+        mixed = traced(lambda v, w, c=call: c(v, 0.3), x, narrow)
+        np.testing.assert_array_equal(alone, mixed)
+        np.testing.assert_allclose(alone, traced(lambda v, w, c=call: c(v, w), x, beside), 1e-15)
+
+
+# -- lengths ---------------------------------------------------------------------------------------
+
+
+def test_what_the_size_of_the_batch_decides_holds_for_one_size() -> None:
+    x = real(4)
+    for call in (np.vander, lambda v: np.array_equal(v, np.ones(3))):
+        with pytest.warns(GraphcWarning, match="G0832"):
+            graphc.trace(
+                lambda p, b, c=call: {"y": c(b["x"]) + p["w"]}, {"w": np.ones(1)}, {"x": x}
+            )
+    check(np.vander, x)
+    check(lambda v: np.vander(v, 2), x)

@@ -11,7 +11,7 @@ from inspect import Parameter, Signature, signature
 from typing import Any, get_type_hints
 
 from graphc.frontend.numpy.handlers import NAMES, Handler, traces, traces_ufunc
-from graphc.frontend.operands import as_axis, as_int, as_shape, operands
+from graphc.frontend.operands import as_axis, as_int, as_shape, as_values
 from graphc.ir.builder import Builder, Operand, Value
 from graphc.ir.op import all_ops
 from graphc.ir.registry import ARRAY_FUNCTIONS, COMPOSITES, UFUNCS, ArrayFunction
@@ -62,11 +62,14 @@ def _of_arrays(declared: ArrayFunction) -> Handler:
         bound = of_numpy.bind(*args, **options)
         bound.apply_defaults()
         given = [bound.arguments[name] for name in names]
-        values = [f.lift(x) for x in operands(f, *given[: len(arrays)])]
+        xs = as_values(f, *given[: len(arrays)])
         rest = zip(readers, given[len(arrays) :], names[len(arrays) :], strict=True)
-        return getattr(f, declared.composite)(*values, *(read(x, name) for read, x, name in rest))
+        return getattr(f, declared.composite)(*xs, *(read(x, name) for read, x, name in rest))
 
     call.__doc__ = f"`{declared.composite}`"
+    builder = Parameter("f", Parameter.POSITIONAL_ONLY)
+    parameters = [builder, *of_numpy.parameters.values()]
+    call.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # for G0810
     return call
 
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from graphc.frontend.numpy.handlers import traces
-from graphc.frontend.operands import as_int, as_shape, common, operand, operands, value
+from graphc.frontend.operands import as_int, as_shape, as_values, common, operand, operands, value
 from graphc.ir.builder import Builder, Value
 from graphc.ir.op import require
 from graphc.ir.types import Extent
@@ -143,7 +143,7 @@ def meshgrid(
     f: Builder, *xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy"
 ) -> tuple[Value, ...]:
     """coordinates along each dim, repeated over the others"""
-    vectors = [f.flatten(value(f, x)) for x in xi]
+    vectors = [f.flatten(x) for x in as_values(f, *xi)]
     order = list(range(len(vectors)))
     if indexing == "xy" and len(vectors) > 1:
         order[0], order[1] = 1, 0

@@ -6,7 +6,8 @@ from string import ascii_letters
 from typing import Any
 
 from graphc.frontend.numpy.handlers import traces, traces_ufunc
-from graphc.frontend.operands import as_axis, as_int, operands, value
+from graphc.frontend.numpy.session import plain_shape
+from graphc.frontend.operands import as_axis, as_int, as_values, value
 from graphc.ir.builder import Builder, Operand, Value
 from graphc.ir.op import require
 from graphc.ops.composites.support import dim_of, floats, iota_like
@@ -14,14 +15,10 @@ from graphc.ops.composites.support import dim_of, floats, iota_like
 # -- products -------------------------------------------------------------------------------------
 
 
-def _values(f: Builder, *xs: Any) -> list[Value]:
-    return [f.lift(x) for x in operands(f, *xs)]
-
-
 @traces("dot", methods=("dot",))
 def dot(f: Builder, a: Any, b: Any) -> Value:
     """`dot`: a matrix product where both are matrices"""
-    x, y = _values(f, a, b)
+    x, y = as_values(f, a, b)
     # One graph for one meaning: what is a matrix product is built as one.
     matrix = x.rank >= 1 and 1 <= y.rank <= 2
     return f.matmul(x, y) if matrix else f.dot(x, y)
@@ -30,13 +27,13 @@ def dot(f: Builder, a: Any, b: Any) -> Value:
 @traces("vdot")
 def vdot(f: Builder, a: Any, b: Any) -> Value:
     """the inner product of both, flattened"""
-    return f.inner(*(f.flatten(x) for x in _values(f, a, b)))
+    return f.inner(*(f.flatten(x) for x in as_values(f, a, b)))
 
 
 @traces("tensordot", "linalg.tensordot")
 def tensordot(f: Builder, a: Any, b: Any, axes: Any = 2) -> Value:
     """`tensordot`"""
-    x, y = _values(f, a, b)
+    x, y = as_values(f, a, b)
     match axes:
         case list() | tuple():
             pairs = [as_axis(side) for side in axes]
@@ -56,7 +53,7 @@ def vecdot(f: Builder, a: Operand, b: Operand) -> Value:
 @traces("linalg.vecdot")
 def linalg_vecdot(f: Builder, x1: Any, x2: Any, *, axis: Any = -1) -> Value:
     """inner products along `axis`"""
-    x, y = _values(f, x1, x2)
+    x, y = as_values(f, x1, x2)
     return f.sum(x * y, axis=as_int(axis, "axis"))
 
 
@@ -75,7 +72,7 @@ def vecmat(f: Builder, a: Operand, b: Operand) -> Value:
 @traces("kron")
 def kron(f: Builder, a: Any, b: Any) -> Value:
     """the Kronecker product"""
-    x, y = _values(f, a, b)
+    x, y = as_values(f, a, b)
     rank = max(x.rank, y.rank)
     left = f.reshape(x, (1,) * (rank - x.rank) + x.shape)
     right = f.reshape(y, (1,) * (rank - y.rank) + y.shape)
@@ -90,7 +87,7 @@ def cross(
     f: Builder, a: Any, b: Any, axisa: Any = -1, axisb: Any = -1, axisc: Any = -1, axis: Any = None
 ) -> Value:
     """the vector product of vectors of length 3"""
-    x, y = _values(f, a, b)
+    x, y = as_values(f, a, b)
     in_x, in_y, out = (axisa, axisb, axisc) if axis is None else (axis, axis, axis)
     x, y = f.moveaxis(x, as_int(in_x, "axis"), -1), f.moveaxis(y, as_int(in_y, "axis"), -1)
     require(x.shape[-1] == y.shape[-1] == 3, f"np.cross of lengths {x.shape[-1]}, {y.shape[-1]}")
@@ -102,7 +99,7 @@ def cross(
 @traces("linalg.multi_dot")
 def multi_dot(f: Builder, arrays: Any) -> Value:
     """the product of several matrices, from the left"""
-    first, *others = _values(f, *arrays)
+    first, *others = as_values(f, *arrays)
     for x in others:
         first = f.matmul(first, x)
     return first
@@ -131,10 +128,10 @@ def matrix_power(f: Builder, a: Any, n: Any) -> Value:
 def einsum(f: Builder, subscripts: Any, *arrays: Any, optimize: Any = False) -> Value:
     """`einsum`, with `...`"""
     require(isinstance(subscripts, str), "np.einsum takes its subscripts as text", code="G0810")
-    values = _values(f, *arrays)
-    terms, out = _written_out(subscripts.replace(" ", ""), values)
-    lengths = _lengths(terms, values)
-    reduced = [_term(f, t, v, lengths) for t, v in zip(terms, values, strict=True)]
+    given = as_values(f, *arrays)
+    terms, out = _written_out(subscripts.replace(" ", ""), given)
+    lengths = _lengths(terms, given)
+    reduced = [_term(f, t, v, lengths) for t, v in zip(terms, given, strict=True)]
     return f.einsum(f"{','.join(t for t, _ in reduced)}->{out}", *(v for _, v in reduced))
 
 
@@ -303,7 +300,7 @@ def diagflat(f: Builder, v: Any, k: Any = 0) -> Value:
 @traces("convolve")
 def convolve(f: Builder, a: Any, v: Any, mode: str = "full") -> Value:
     """the convolution of two vectors"""
-    x, w = _values(f, a, v)
+    x, w = as_values(f, a, v)
     if w.shape[0] > x.shape[0]:
         x, w = w, x
     return _slide(f, x, f.flip(w), mode)
@@ -312,7 +309,7 @@ def convolve(f: Builder, a: Any, v: Any, mode: str = "full") -> Value:
 @traces("correlate")
 def correlate(f: Builder, a: Any, v: Any, mode: str = "valid") -> Value:
     """the correlation of two vectors"""
-    x, w = _values(f, a, v)
+    x, w = as_values(f, a, v)
     if w.shape[0] > x.shape[0]:
         return f.flip(_slide(f, w, x, mode))
     return _slide(f, x, w, mode)
@@ -331,7 +328,7 @@ def _slide(f: Builder, x: Value, w: Value, mode: str) -> Value:
 @traces("polyval")
 def polyval(f: Builder, p: Any, x: Any) -> Value:
     """p[0] x^(n-1) + ... + p[n-1], by Horner's rule"""
-    coefficients, at = _values(f, p, x)
+    coefficients, at = as_values(f, p, x)
     y = f.zeros_like(at)
     for i in range(coefficients.shape[0]):
         y = y * at + f.getitem(coefficients, i)
@@ -342,6 +339,6 @@ def polyval(f: Builder, p: Any, x: Any) -> Value:
 def vander(f: Builder, x: Any, N: Any = None, increasing: bool = False) -> Value:
     """the powers of x as columns"""
     a = value(f, x)
-    n = a.shape[0] if N is None else as_int(N, "N")
+    n = plain_shape(a)[0] if N is None else as_int(N, "N")
     columns = [f.power(a, k) for k in range(n)]
     return f.stack(columns if increasing else columns[::-1], axis=1)

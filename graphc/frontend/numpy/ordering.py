@@ -8,7 +8,7 @@ import numpy as np
 
 from graphc.frontend.numpy.handlers import traces
 from graphc.frontend.numpy.selection import searchsorted
-from graphc.frontend.operands import array_of, as_array, as_axis, as_int, operand, value
+from graphc.frontend.operands import array_of, as_array, as_axis, as_int, as_values, operand, value
 from graphc.ir.builder import Builder, Value
 from graphc.ir.op import require
 from graphc.ir.types import I32, TensorType, broadcast_types
@@ -181,7 +181,7 @@ def interp(
 ) -> Value:
     """piecewise linear interpolation between the points (xp, fp); xp rises"""
     require(period is None, "np.interp: period= is not supported", code="G0810")
-    at, places, heights = (floats(f, value(f, v)) for v in (x, xp, fp))
+    at, places, heights = (floats(f, v) for v in as_values(f, x, xp, fp))
     n = places.shape[0]
     require(n > 0 and heights.shape == places.shape, "np.interp: xp and fp differ in length")
     above = f.clip(searchsorted(f, places, at, "right"), min(1, n - 1), n - 1)

@@ -10,7 +10,7 @@ import numpy as np
 
 from graphc.frontend.numpy.elementwise import signbit
 from graphc.frontend.numpy.handlers import traces, traces_ufunc
-from graphc.frontend.operands import common, operand, operands, value
+from graphc.frontend.operands import as_values, common, operand, operands, value
 from graphc.ir.builder import Builder, Operand, Scalar, Value
 from graphc.ir.op import require
 from graphc.ir.types import I32, DType, broadcast_types
@@ -137,7 +137,7 @@ def searchsorted(f: Builder, a: Any, v: Any, side: str = "left", sorter: Any = N
         "np.searchsorted: sorter= is not supported",
         code="G0810",
     )
-    table, wanted = common(f, [value(f, a), value(f, v)])
+    table, wanted = common(f, operands(f, a, v))
     if table.rank == 1 and table.shape[0] > MANY and table.type.extent(0) is None:
         return _halving(f, table, wanted, side)
     below = _before(f, *f.match(table, f.expand_dims(wanted, -1)), side)
@@ -201,6 +201,6 @@ def digitize(f: Builder, x: Any, bins: Any, right: bool = False) -> Value:
 @traces("isin")
 def isin(f: Builder, element: Any, test_elements: Any, invert: bool = False, **_: Any) -> Value:
     """whether each entry is one of `test_elements`"""
-    x, tests = value(f, element), f.flatten(value(f, test_elements))
-    inside = f.any(f.binary("eq", f.expand_dims(x, -1), tests), axis=-1)
+    x, tests = as_values(f, element, test_elements)
+    inside = f.any(f.binary("eq", f.expand_dims(x, -1), f.flatten(tests)), axis=-1)
     return f.not_(inside) if invert else inside

@@ -133,6 +133,15 @@ def open_session() -> TraceSession | None:
     return _CURRENT.get()
 
 
+def plain_shape(x: Value) -> tuple[int, ...]:
+    """The lengths of x's dims, for what depends on them in another way than a length may: if one is
+    the size of the batch, the step is compiled for this size only."""
+    session = open_session()
+    if session is not None and any(x.type.extents) and session.exact is None:
+        session.exact = user_span()
+    return x.shape
+
+
 def current(what: str) -> TraceSession:
     """The trace that is running. Raises G0807, with the name of the function `what`, if there is
     none."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from graphc.frontend.numpy.handlers import METHODS, PROPERTIES, VIEWS, traces
-from graphc.frontend.operands import array_of, as_axis, as_int, as_shape, operand, value
+from graphc.frontend.operands import array_of, as_axis, as_int, as_shape, as_values, operand, value
 from graphc.ir.builder import Builder, Scalar, Value
 from graphc.ir.op import require
 from graphc.ir.types import TensorType, broadcast_types
@@ -89,7 +89,7 @@ def _broadcast(f: Builder, x: Value, target: TensorType) -> Value:
 @traces("broadcast_arrays", view=True)
 def broadcast_arrays(f: Builder, *args: Any, subok: bool = False) -> tuple[Value, ...]:
     """the arrays repeated to their common shape"""
-    values = [value(f, a) for a in args]
+    values = as_values(f, *args)
     target = values[0].type
     for v in values[1:]:
         shape, extents = broadcast_types(target, v.type)

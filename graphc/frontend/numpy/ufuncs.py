@@ -11,7 +11,7 @@ from graphc.frontend.numpy import reductions, special
 from graphc.frontend.numpy.handlers import Handler
 from graphc.frontend.numpy.reductions import scan
 from graphc.frontend.numpy.table import UFUNCS
-from graphc.frontend.operands import as_axis, as_int, dtype_argument, operands, value
+from graphc.frontend.operands import as_axis, as_int, as_values, dtype_argument, operands, value
 from graphc.ir.builder import Builder, Operand, Value
 from graphc.ir.op import require
 from graphc.ir.types import TensorType, broadcast_types
@@ -100,7 +100,7 @@ def _accumulate(ufunc: np.ufunc, function: Handler) -> Handler:
 
 def _outer(function: Handler) -> Handler:
     def outer(f: Builder, a: Any, b: Any) -> Any:
-        x, y = value(f, a), value(f, b)
+        x, y = as_values(f, a, b)
         left = f.reshape(x, (*x.shape, *(1,) * y.rank))
         return function(f, left, y)
 

@@ -76,7 +76,7 @@ _HELP = "integer labels have one dim less than the logits, soft labels have the 
 def sigmoid_cross_entropy(f: Builder, logits: Operand, targets: Operand) -> Value:
     """`y = -t log sigmoid(x) - (1 - t) log(1 - sigmoid(x))` per entry, t in [0, 1]"""
     x = floats(f, logits)
-    return f.softplus(x) - x * f.to_dtype(f.lift(targets), x.dtype)
+    return f.softplus(x) - x * f.to_dtype(f.lift(targets, x.dtype), x.dtype)
 
 
 @composite
@@ -86,7 +86,7 @@ def binary_cross_entropy(f: Builder, p: Operand, targets: Operand, epsilon: floa
     If p comes from a sigmoid, sigmoid_cross_entropy of the sigmoid's argument is exact.
     """
     probability = f.clip(widened(f, p), epsilon, 1 - epsilon)
-    t = f.to_dtype(f.lift(targets), probability.dtype)
+    t = f.to_dtype(f.lift(targets, probability.dtype), probability.dtype)
     return -(t * f.log(probability) + (1 - t) * f.log1p(-probability))
 
 
@@ -113,7 +113,7 @@ def huber(f: Builder, prediction: Operand, target: Operand, delta: float = 1.0) 
 @composite
 def kl_divergence(f: Builder, p: Operand, q: Operand, epsilon: float = 1e-7) -> Value:
     """`y = sum(p * log(p / q))` per example, over the last dim; both kept in [epsilon, 1]"""
-    a, b = (f.clip(widened(f, x), epsilon, 1) for x in (p, q))
+    a, b = (f.clip(widened(f, x), epsilon, 1) for x in _both(f, p, q))
     return f.sum(a * (f.log(a) - f.log(b)), -1)
 
 
@@ -134,8 +134,14 @@ def hinge(f: Builder, prediction: Operand, target: Operand) -> Value:
     return f.mean(f.maximum(1 - t * p, 0))
 
 
+def _both(f: Builder, a: Operand, b: Operand) -> tuple[Value, Value]:
+    """Both as values; a number has the dtype of the other."""
+    x = f.lift(a, b.dtype if isinstance(b, Value) else None)
+    return x, f.lift(b, x.dtype)
+
+
 def _difference(f: Builder, prediction: Operand, target: Operand) -> Value:
-    p, t = f.lift(prediction), f.lift(target)
+    p, t = _both(f, prediction, target)
     same = p.shape == t.shape
     # (n, 1) against (n,) would broadcast to (n, n): a loss that trains, and is wrong.
     require(same or p.rank == 0 or t.rank == 0, f"shapes {p.shape} and {t.shape} do not match")
