@@ -26,6 +26,8 @@ THREAD, BLOCK, SHARED, MEET = range(4)  # the words of it
 SHARED_NAME = "graphc_shared"  # of the memory that a GPU's block shares
 ALIGN = 16  # bytes: of an array in shared memory
 GLOBAL = ir.PointerType(addrspace=1)
+# LLVM 20 knows this name only; later versions take it for their own one as they read it.
+BARRIER = "llvm.nvvm.barrier0"
 
 
 @dataclass(frozen=True)
@@ -67,8 +69,8 @@ class BlockThreads:
         """Wait until all threads of the block are here: each sees then what the others stored."""
         b, self.meets = self.p.b, True
         if self.machine.gpu:
-            kind, name = ir.FunctionType(VOID, [INT32]), "llvm.nvvm.barrier.cta.sync.aligned.all"
-            b.call(_convergent(_function(b.module, kind, name)), [ir.Constant(INT32, 0)])
+            meet = _function(b.module, ir.FunctionType(VOID, []), BARRIER)
+            b.call(_convergent(meet), [])
         else:
             meet = b.inttoptr(self._load(MEET), ir.FunctionType(VOID, []).as_pointer())
             b.call(meet, [])

@@ -43,6 +43,12 @@ def test_the_report_of_the_assembler_is_read() -> None:
     assert usage_of(REPORT) == {"k1": FunctionUsage(36, 8, 12), "helper": FunctionUsage(0, 16, 0)}
 
 
+def test_all_that_a_kernel_calls_is_known_to_this_llvm() -> None:
+    """An intrinsic that an older LLVM does not know becomes a function that nobody defines."""
+    ptx = ptx_of(str(kernel()), ptx_target("sm_80"))
+    assert "bar.sync" in ptx and ".extern .func" not in ptx
+
+
 def test_code_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With another description, target or assembler it is made again."""
     made = list[int]()
