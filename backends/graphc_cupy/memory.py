@@ -26,7 +26,7 @@ class DeviceBlock:
     """
 
     def __init__(self, cuda: Any, size: int) -> None:
-        self.size = size
+        self.size, self._runtime = size, cuda.runtime
         try:
             self._pointer = cuda.alloc(size) if size else None
         except MemoryError:
@@ -49,16 +49,30 @@ class DeviceBlock:
     def put(self, stream: Any, values: Array, offset: int = 0) -> None:
         """Copy an array here, and wait until it has arrived, as it may be ordinary memory."""
         if values.nbytes:
-            assert values.flags.c_contiguous and offset + values.nbytes <= self.size
-            self.at(offset).copy_from_host_async(values.ctypes.data, values.nbytes, stream)
+            assert values.flags.c_contiguous
+            self.bring(stream, values.ctypes.data, values.nbytes, offset)
             stream.synchronize()
 
     def take(self, stream: Any, values: Array, offset: int = 0) -> None:
         """Copy bytes from here into an array, and wait until they have arrived."""
         if values.nbytes:
-            assert values.flags.c_contiguous and offset + values.nbytes <= self.size
-            self.at(offset).copy_to_host_async(values.ctypes.data, values.nbytes, stream)
+            assert values.flags.c_contiguous
+            self.fetch(stream, values.ctypes.data, values.nbytes, offset)
             stream.synchronize()
+
+    # cupy's own methods for the next two refuse a stream that is captured, so CUDA is called.
+
+    def bring(self, stream: Any, start: int, size: int, offset: int) -> None:
+        """Let a stream copy bytes here, to byte `offset`, from an address of the host."""
+        assert offset + size <= self.size
+        kind = self._runtime.memcpyHostToDevice
+        self._runtime.memcpyAsync(self.address + offset, start, size, kind, stream.ptr)
+
+    def fetch(self, stream: Any, to: int, size: int, offset: int) -> None:
+        """Let a stream copy bytes from byte `offset` to an address of the host."""
+        assert offset + size <= self.size
+        kind = self._runtime.memcpyDeviceToHost
+        self._runtime.memcpyAsync(to, self.address + offset, size, kind, stream.ptr)
 
 
 Place: TypeAlias = tuple[DeviceBlock, int]  # a block, and a byte of it
@@ -168,8 +182,7 @@ class Staging:
 
     def _copied(self, stream: Any, start: int, size: int) -> None:
         if size:
-            to = self._block.at(self._begin + start)
-            to.copy_from_host_async(self._pinned.address + start, size, stream)
+            self._block.bring(stream, self._pinned.address + start, size, self._begin + start)
 
 
 class Results:
@@ -193,4 +206,4 @@ class Results:
         """Bring everything to the host."""
         for name, (block, start, size) in self._sources.items():
             to = self._pinned.address + self._layout.offsets[name]
-            block.at(start).copy_to_host_async(to, size, stream)
+            block.fetch(stream, to, size, start)

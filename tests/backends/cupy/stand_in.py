@@ -33,6 +33,7 @@ from llvmlite import ir
 from graphc.lowering.kernel.code import LoopKernel
 from graphc.lowering.target import GPU
 
+HOST_TO_DEVICE, DEVICE_TO_HOST = 1, 2
 ALIGN, FILL = 512, 0xFF  # what cudaMalloc may give: bytes of a NaN
 
 
@@ -93,14 +94,17 @@ class MemoryPointer:
         return MemoryPointer(self.cuda, self.mem, self.ptr + offset)
 
     def copy_from_host_async(self, mem: int, size: int, stream: Stream) -> None:
-        stream.check_host(mem, size)
-        self.cuda.counts.note("in", size, stream)
-        stream.give(lambda: self.cuda.move(self.ptr, mem, size, self.ptr))
+        self._check_not_captured(stream)
+        self.cuda.runtime.memcpyAsync(self.ptr, mem, size, HOST_TO_DEVICE, stream.ptr)
 
     def copy_to_host_async(self, mem: int, size: int, stream: Stream) -> None:
-        stream.check_host(mem, size)
-        self.cuda.counts.note("out", size, stream)
-        stream.give(lambda: self.cuda.move(mem, self.ptr, size, self.ptr))
+        self._check_not_captured(stream)
+        self.cuda.runtime.memcpyAsync(mem, self.ptr, size, DEVICE_TO_HOST, stream.ptr)
+
+    def _check_not_captured(self, stream: Stream) -> None:
+        """cupy 14 refuses it, though CUDA does not where the host's memory is pinned."""
+        if stream.captured is not None:
+            raise Misuse("the current stream is capturing, so transfers are disallowed")
 
     def memset_async(self, value: int, size: int, stream: Stream) -> None:
         def fill() -> None:
@@ -241,6 +245,22 @@ class Function:
         stream.give(run)
 
 
+@dataclass(frozen=True)
+class Runtime:
+    """`cupy.cuda.runtime`."""
+
+    cuda: StandIn
+    memcpyHostToDevice: int = HOST_TO_DEVICE
+    memcpyDeviceToHost: int = DEVICE_TO_HOST
+
+    def memcpyAsync(self, dst: int, src: int, size: int, kind: int, stream: int) -> None:
+        cuda, on = self.cuda, self.cuda.streams[stream]
+        device, host = (dst, src) if kind == HOST_TO_DEVICE else (src, dst)
+        on.check_host(host, size)
+        cuda.counts.note("in" if kind == HOST_TO_DEVICE else "out", size, on)
+        on.give(lambda: cuda.move(dst, src, size, device))
+
+
 class StandIn:
     """`cupy.cuda`.
 
@@ -259,6 +279,7 @@ class StandIn:
         self.streams: WeakValueDictionary[int, Stream] = WeakValueDictionary()
         self._target, self._cublas = replace(GPU, library=library), cublas and library is not None
         self.blocks, self.pinned, self.freed = Ranges(), Ranges(), Ranges()
+        self.runtime = Runtime(self)
 
     def alloc(self, size: int) -> MemoryPointer:
         if self.blocks.bytes + size > self._room:

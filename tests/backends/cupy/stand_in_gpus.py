@@ -17,7 +17,14 @@ from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
-from backends.cupy.stand_in import MemoryPointer, Misuse, StandIn, Stream
+from backends.cupy.stand_in import (
+    DEVICE_TO_HOST,
+    HOST_TO_DEVICE,
+    MemoryPointer,
+    Misuse,
+    StandIn,
+    Stream,
+)
 from backends.cupy.stand_in_nccl import NcclWorld, nccl_of
 from graphc_cupy import CupyBackend
 from graphc_cupy.cuda_of_gpu import CudaOfGpu
@@ -25,6 +32,7 @@ from graphc_cupy.library import Gpu, LoadedKernel
 
 from graphc.lowering.kernel.code import LoopKernel
 
+DEVICE_TO_DEVICE = 3
 LIMIT = 20.0  # seconds that a synchronization waits for other processes
 READY, NOT_READY = 0, 600
 
@@ -118,7 +126,9 @@ class StandInMachine:
         self._draw, self._lock = random.Random(seed), threading.RLock()
         self._current = threading.local()
         self.runtime = SimpleNamespace(
-            memcpyDeviceToDevice=3,
+            memcpyHostToDevice=HOST_TO_DEVICE,
+            memcpyDeviceToHost=DEVICE_TO_HOST,
+            memcpyDeviceToDevice=DEVICE_TO_DEVICE,
             memcpyAsync=self._copy,
             memcpy2DAsync=self._copy_rows,
             memsetAsync=self._set,
@@ -179,13 +189,17 @@ class StandInMachine:
         return stream, self.gpus[stream.number]
 
     def _copy(self, to: int, start: int, size: int, kind: int, ptr: int) -> None:
-        self._copy_rows(to, size, start, size, size, 1, kind, ptr)
+        if kind == DEVICE_TO_DEVICE:
+            self._copy_rows(to, size, start, size, size, 1, kind, ptr)
+        else:
+            _, gpu = self._checked(ptr)
+            gpu.runtime.memcpyAsync(to, start, size, kind, ptr)
 
     def _copy_rows(
         self, to: int, to_pitch: int, start: int, pitch: int, width: int, rows: int, kind: int,
         ptr: int,
     ) -> None:  # fmt: skip
-        if kind != 3 or not (0 < width <= min(to_pitch, pitch) and rows > 0):
+        if kind != DEVICE_TO_DEVICE or not (0 < width <= min(to_pitch, pitch) and rows > 0):
             raise Misuse(f"cudaErrorInvalidValue: {rows} rows of {width} bytes")
         stream, gpu = self._checked(ptr)
 

@@ -11,7 +11,7 @@ from copy import copy
 
 import numpy as np
 import pytest
-from backends.cupy.stand_in import Misuse, StandIn
+from backends.cupy.stand_in import HOST_TO_DEVICE, Misuse, StandIn
 from backends.cupy.steps import Batch, batch, engine, on, plan, trained
 from graphc_cupy.failing import StepErrors
 from graphc_cupy.lazy import LazyResults
@@ -377,7 +377,9 @@ def test_a_graph_copies_pinned_memory_only_and_is_not_waited_for() -> None:
     stream.synchronize()
     stream.begin_capture()
     with pytest.raises(Misuse, match="not pinned"):
-        here.copy_from_host_async(x.ctypes.data, 8, stream)
+        cuda.runtime.memcpyAsync(here.ptr, x.ctypes.data, 8, HOST_TO_DEVICE, stream.ptr)
+    with pytest.raises(Misuse, match="capturing, so transfers are disallowed"):
+        here.copy_from_host_async(cuda.alloc_pinned_memory(8).ptr, 8, stream)
     with pytest.raises(Misuse, match="synchronized in a capture"):
         stream.synchronize()
     stream.end_capture()
