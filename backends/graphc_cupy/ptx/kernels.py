@@ -5,7 +5,8 @@ units:
 
     void name(ptr params..., ptr own, ptr errors, ptr failed)
 
-own:    `KernelLaunch.own` bytes for each block, one piece after the other
+own:    `KernelLaunch.own` bytes for each block, one piece after the other, each at a multiple of
+        OWN_ALIGN
 failed: null, or an i64: where it is not 0, the kernel does nothing. What writes variables is
         launched so, since nobody looks at the checks before the step is over.
 """
@@ -20,9 +21,11 @@ from graphc_llvm.vectors import I8, INT32, INT64, POINTER, VOID, Printer, index
 from llvmlite import ir
 
 from graphc.lowering.kernel.code import Gemm, IndexLinks, LineKernel, LoopKernel, Nest, TiledKernel
+from graphc.lowering.memory.arena import aligned
 from graphc_cupy.ptx import lines, links, nests, products, tiled
 from graphc_cupy.ptx.threads import BlockMachine, BlockThreads, meets, shared_bytes
 
+OWN_ALIGN = 256  # bytes: whatever a block keeps in its own memory, a GPU refuses other addresses
 EXTRA = 3  # pointers that an entry has behind its parameters
 
 # Threads of a block that can all have as many registers as code can name: 255 of 65,536 each. Their
@@ -85,7 +88,7 @@ def print_entry(
     """Print a kernel and its entry; how that is launched. No blocks: there is nothing to do."""
     printer = printer_of(kernel)
     units, grain = printer.units(kernel), printer.grain(kernel, machine)
-    own = printer.own_bytes(kernel)
+    own = aligned(printer.own_bytes(kernel), OWN_ALIGN)
     function = printer.print(module, kernel, f"{name}_block", machine)
     pointers = [POINTER] * (len(kernel.params) + EXTRA)
     entry = ir.Function(module, ir.FunctionType(VOID, pointers), name)

@@ -8,6 +8,7 @@ meet is called once for each. Shared memory and a block's own are filled with Na
 from __future__ import annotations
 
 import ctypes
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,6 +29,9 @@ Array = np.ndarray[Any, np.dtype[Any]]
 ERRORS = 8
 STACK = 1 << 17  # bytes of a thread's stack
 MOST = 1024  # threads of a block
+MISALIGNED = "misaligned"  # the bits of all addresses that are not as aligned as they have to be
+# A load or store of a kernel: the address, and what it has to be a multiple of.
+ACCESS = re.compile(r"^.* (?:load|store) .*, ptr (%\S+), align (\d+)$", re.MULTILINE)
 POSSIBLE = sys.platform == "linux"  # ucontext is in its C library
 
 # The fields of ucontext_t that are set: uc_link at byte 8; uc_stack {pointer, flags, size} at 16.
@@ -149,6 +153,10 @@ end:
 """
 
 
+class Misaligned(AssertionError):
+    """An address that a GPU refuses: not a multiple of what is loaded or stored there."""
+
+
 class Parted(AssertionError):
     """Some threads of a block wait for others, which have come to their end."""
 
@@ -175,6 +183,10 @@ class Emulated:
             record[1:] = block, shared.ctypes.data, meet
             self._block(given, backwards)
         guard.check("shared memory")
+        there = ctypes.c_int64.from_address(self.engine.get_global_value_address(MISALIGNED))
+        bits, there.value = there.value, 0
+        if bits:
+            raise Misaligned(f"an address is not aligned: bits {bits:#x} of some are set")
 
     def __call__(self, arrays: Sequence[Array]) -> Array:
         """Run on copies, twice: forwards and backwards, each between pages that nobody may touch.
@@ -245,7 +257,7 @@ def compile_module(text: str, launch: KernelLaunch) -> Emulated:
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     chosen = target()
-    parsed = binding.parse_assembly(text + SCHEDULER)
+    parsed = binding.parse_assembly(with_checked_addresses(text) + SCHEDULER)
     parsed.verify()
     machine = binding.Target.from_triple(chosen.triple).create_target_machine(
         cpu=chosen.cpu, features=chosen.features, opt=1, reloc="pic", codemodel="jitdefault"
@@ -254,6 +266,27 @@ def compile_module(text: str, launch: KernelLaunch) -> Emulated:
     engine.finalize_object()
     stacks = np.empty(STACK * (launch.threads if launch.meets else 0) + 64, np.uint8)
     return Emulated(engine, launch, stacks)
+
+
+def with_checked_addresses(text: str) -> str:
+    """The text of a module that notes addresses which are not aligned: processors take them."""
+    count = 0
+
+    def checked(found: re.Match[str]) -> str:
+        nonlocal count
+        count += 1
+        address, align, name = found[1], int(found[2]), f"%misaligned.{count}"
+        lines = (
+            f"  {name}.at = ptrtoint ptr {address} to i64",
+            f"  {name}.bits = and i64 {name}.at, {align - 1}",
+            f"  {name}.before = load i64, ptr @{MISALIGNED}, align 8",
+            f"  {name}.all = or i64 {name}.bits, {name}.before",
+            f"  store i64 {name}.all, ptr @{MISALIGNED}, align 8",
+            found[0],
+        )
+        return "\n".join(lines) if align > 1 else found[0]
+
+    return ACCESS.sub(checked, text) + f"\n@{MISALIGNED} = global i64 0\n"
 
 
 def _print_body(module: ir.Module, count: int) -> None:

@@ -83,6 +83,11 @@ def test_lines_too_long_for_shared_memory(function: LineFunction, dtype: DType) 
     checked(function, ((), 4500, True), dtype)
 
 
+def test_the_own_memory_of_every_block_is_aligned() -> None:
+    """Of a line of an odd length, whose keys have 8 bytes and whose numbers have 4."""
+    checked("order", ((2,), 2801, True), I64)
+
+
 @pytest.mark.parametrize("dtype", [F32, pytest.param(U8, marks=pytest.mark.slow)], ids=str)
 def test_equal_entries_keep_their_order(dtype: DType) -> None:
     x = np.random.default_rng(0).integers(0, 3, 3 * 200).astype(dtype.numpy)
