@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, finalize
 
 from graphc_numpy.native.memory import share
 
@@ -93,6 +95,7 @@ class CupyLoaded:
     def device(self, rank: int, comm: Communicator) -> CupyDevice:
         with self.lock:
             self.devices[rank] = device = CupyDevice(self, rank, comm)
+        finalize(device, _ended, self.stream, os.getpid())
         return device
 
     def prepare(self, program: str) -> None:
@@ -153,6 +156,14 @@ class CupyLoaded:
     def scratch_bytes(self) -> int:
         """The bytes that all ranks have together, for what a step uses only while it runs."""
         return self.devices[self.ranks[0]].scratch.total
+
+
+def _ended(stream: Any, process: int) -> None:
+    """Wait for the last step before the memory is free that it uses: cupy gives it to others at
+    once. A fork has no GPU to wait for; an error was told, or nobody asked for it."""
+    if os.getpid() == process:
+        with suppress(Exception):
+            stream.synchronize()
 
 
 def lowered_for(program: Program, ranks: int, target: LoweringTarget) -> Lowered:

@@ -107,9 +107,11 @@ class MemoryPointer:
             raise Misuse("the current stream is capturing, so transfers are disallowed")
 
     def memset_async(self, value: int, size: int, stream: Stream) -> None:
+        cuda, at = self.cuda, self.ptr  # it does not keep the memory
+
         def fill() -> None:
-            self.cuda.check(self.ptr, size)
-            ctypes.memset(self.ptr, value, size)
+            cuda.check(at, size)
+            ctypes.memset(at, value, size)
 
         stream.give(fill)
 
@@ -151,6 +153,7 @@ class Stream:
         self.ptr = id(self)
         cuda.streams[self.ptr] = self
         self._work: list[Callable[[], None]] = []
+        weakref.finalize(self, cuda.left.append, self._work).atexit = False
         self.captured: list[Callable[[], None]] | None = None
 
     def give(self, work: Callable[[], None]) -> None:
@@ -280,8 +283,17 @@ class StandIn:
         self._target, self._cublas = replace(GPU, library=library), cublas and library is not None
         self.blocks, self.pinned, self.freed = Ranges(), Ranges(), Ranges()
         self.runtime = Runtime(self)
+        self.left: list[list[Callable[[], None]]] = []  # work of streams that nobody has any more
+
+    def go_on(self) -> None:
+        """Do what streams were given that nobody has any more: CUDA does it, too, some time."""
+        for work in self.left:
+            while work:
+                work.pop(0)()
+        self.left.clear()
 
     def alloc(self, size: int) -> MemoryPointer:
+        self.go_on()
         if self.blocks.bytes + size > self._room:
             raise MemoryError(f"Out of memory allocating {size} bytes")
         memory = Memory(self.blocks, self.freed, size)

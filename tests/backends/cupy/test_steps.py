@@ -268,6 +268,18 @@ def test_who_closes_an_engine_waits_for_its_last_step() -> None:
         assert cuda.counts.times == ran
 
 
+def test_memory_is_not_free_before_the_last_step_is_over() -> None:
+    """Also of a trainer that nobody closes: what is made next may get the same memory."""
+    cuda = StandIn()
+    trainer = Trainer(plan("mirrored(2)"), on(cuda))
+    for seed in range(3):
+        trainer.step(batch(256, seed))
+    del trainer
+    gc.collect()
+    assert not cuda.blocks.bytes and not cuda.pinned.bytes
+    cuda.go_on()
+
+
 def test_results_are_a_dict_that_waits() -> None:
     def made() -> LazyResults:
         return LazyResults(("loss",), lambda: {"loss": 1.5})
