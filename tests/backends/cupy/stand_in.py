@@ -56,6 +56,15 @@ class Ranges:
         self._begins.remove(begin)
         del self._ends[begin]
 
+    def drop_all(self, begin: int, size: int) -> None:
+        """Drop all ranges that have a byte of this one."""
+        k = max(0, bisect_right(self._begins, begin) - 1)
+        while k < len(self._begins) and self._begins[k] < begin + size:
+            if self._ends[self._begins[k]] > begin:
+                self.drop(self._begins[k])
+            else:
+                k += 1
+
     def holds(self, address: int, size: int) -> bool:
         k = bisect_right(self._begins, address) - 1
         return k >= 0 and address + size <= self._ends[self._begins[k]]
@@ -66,12 +75,13 @@ class Ranges:
 
 
 class Memory:
-    """A block; it is free when nobody has it any more. Its addresses are not given again."""
+    """A block; it is free when nobody has it any more."""
 
     def __init__(self, used: Ranges, freed: Ranges, size: int) -> None:
         raw = np.full(size + ALIGN, FILL, np.uint8)
         self.ptr = raw.ctypes.data + -raw.ctypes.data % ALIGN
         used.add(self.ptr, size)
+        freed.drop_all(self.ptr, size)
 
         def free() -> None:
             raw[:] = FILL

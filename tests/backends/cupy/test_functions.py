@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -70,11 +71,13 @@ def every_cast(dtype: DType, n: int) -> Nest:
     return Nest(tuple(params), (n,), (), (Phase(False, tuple(code)),))
 
 
-def compare(nest: Nest, given: list[Array]) -> None:
+def compare(
+    nest: Nest, given: list[Array], run: Callable[[Nest, list[Array]], Array] = run_on_cpu
+) -> None:
     n = nest.rows[0]
     results = [np.zeros(n, p.dtype.numpy) for p in nest.params[len(given) :]]
     mine, wanted = ([x.copy() for x in (*given, *results)] for _ in range(2))
-    run_on_cpu(nest, mine)
+    run(nest, mine)
     run_kernel(nest, wanted)
     names = [x.function for x in nest.phases[0].code if isinstance(x, Apply)]
     for name, x, y in zip(names, mine[len(given) :], wanted[len(given) :], strict=True):
