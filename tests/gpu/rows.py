@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gpu.told import tell
+
 ROWS: list[tuple[str, str]] = []
 
 
 def row(what: str, found: str) -> None:
     """One more row."""
     ROWS.append((what, found))
+    tell(row=what, found=found)
 
 
 def printed() -> Iterator[str]:

@@ -77,6 +77,7 @@ def test_a_step_whose_check_fails_leaves_the_variables(cupy_backend: Backend) ->
         made.step(batch())
 
 
+@pytest.mark.alone  # others take memory of the GPU, and slow the steps
 def test_a_thousand_steps_take_no_more_memory(cupy_backend: Backend) -> None:
     with engine("mirrored(2)", cupy_backend) as made:
         given = batch()

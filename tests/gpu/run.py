@@ -1,0 +1,177 @@
+"""All tests on a GPU, in one command that always ends with a table: python tests/gpu/run.py
+
+A kernel that goes wrong may take the GPU from all that its process does later, or never end. So the
+cases of a test are a process of their own, which is ended when its time is over; those that failed
+there, or that it did not come to, run once more, each in its own process. What fails then fails by
+itself.
+
+    python tests/gpu/run.py                  # all of it, in less than 8 minutes
+    python tests/gpu/run.py -k kernels       # those that pytest selects so
+    python tests/gpu/run.py --stand-in       # the program itself, without a GPU
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+TESTS = Path(__file__).parents[1]
+ROOT = TESTS.parent
+TOLD = "GRAPHC_TESTS_TOLD"  # see told.py
+WRONG = ("failed", "did not end", "not run")
+
+
+@dataclass
+class Results:
+    """What became of each test, with why; and the rows of the table."""
+
+    outcomes: dict[str, tuple[str, str]] = field(default_factory=dict)
+    rows: dict[str, str] = field(default_factory=dict)
+
+    def wrong(self) -> list[str]:
+        return [test for test, (outcome, _) in self.outcomes.items() if outcome in WRONG]
+
+    def of(self, outcome: str) -> int:
+        return sum(found == outcome for found, _ in self.outcomes.values())
+
+
+class TestRun:
+    """Runs tests in processes. args: of the command; end: when no process may run any more"""
+
+    __test__ = False
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._args, self.results = args, Results()
+        self._begin = time.monotonic()
+
+    @property
+    def left(self) -> float:
+        """Seconds."""
+        return float(self._args.total) - (time.monotonic() - self._begin)
+
+    def collected(self) -> Iterator[tuple[str, bool]]:
+        """Each test, and whether nothing else may use the GPU meanwhile."""
+        folder = ["tests/gpu"] if self._args.root == ROOT else []
+        told, why = self._pytest([*folder, "--collect-only"], self.left)
+        if not told:
+            raise SystemExit(f"no tests were found: {why}")
+        return ((x["test"], x["alone"]) for x in told)
+
+    def run(self) -> Results:
+        """All tests, and again those that went wrong beside others."""
+        together, alone = dict[str, list[str]](), list[list[str]]()
+        for test, by_itself in self.collected():
+            self.results.outcomes[test] = "not run", "no time was left"
+            if by_itself:
+                alone.append([test])
+            else:
+                together.setdefault(test.partition("[")[0], []).append(test)
+        with ThreadPoolExecutor(self._args.jobs) as pool:
+            list(pool.map(self.group, together.values()))
+        for tests in alone:
+            self.group(tests)
+        for test in self.results.wrong():
+            if len(together.get(test.partition("[")[0], [])) > 1:
+                self.group([test])
+        return self.results
+
+    def group(self, tests: Sequence[str]) -> None:
+        """Some tests in one process."""
+        limit, start = min(float(self._args.limit), self.left), time.monotonic()
+        if limit < 1:
+            return
+        told, why = self._pytest(list(tests), limit)
+        for x in told:
+            if "row" in x:
+                self.results.rows[x["row"]] = x["found"]
+            elif x["test"] in tests:
+                self.results.outcomes[x["test"]] = x["outcome"], x.get("text", "")
+        for test in tests:
+            outcome, text = self.results.outcomes[test]
+            if outcome in ("did not end", "not run"):
+                self.results.outcomes[test] = outcome, why or text
+        ends = [self.results.outcomes[test][0] for test in tests]
+        counts = ", ".join(f"{ends.count(x)} {x}" for x in dict.fromkeys(ends))
+        name = tests[0] if len(tests) == 1 else tests[0].partition("[")[0]
+        print(f"{time.monotonic() - start:6.1f} s  {name}: {counts}", flush=True)
+
+    def _pytest(self, more: list[str], limit: float) -> tuple[list[dict[str, Any]], str]:
+        """What a process has told, and why it ended before its end, if so."""
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "gpu.told"]
+        command += ["-m", "gpu", "--tb=short", *(["-k", self._args.k] if self._args.k else [])]
+        if self._args.stand_in:
+            command += ["-p", "backends.cupy.stand_in_backend"]
+        with tempfile.TemporaryDirectory(prefix="graphc") as folder:
+            told = Path(folder) / "told"
+            why = self._process([*command, *more], told, limit)
+            lines = told.read_text(encoding="utf-8").splitlines() if told.exists() else []
+        return [json.loads(x) for x in lines], why
+
+    def _process(self, command: list[str], told: Path, limit: float) -> str:
+        env = os.environ | {TOLD: str(told), "PYTHONPATH": self._path()}
+        with tempfile.TemporaryFile("w+") as output:
+            process = subprocess.Popen(
+                command, cwd=self._args.root, env=env, stdout=output, stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )  # fmt: skip
+            try:
+                status = process.wait(limit)
+            except subprocess.TimeoutExpired:
+                status = None
+            with suppress(ProcessLookupError):  # it, and what it has started
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            output.seek(0)
+            last = (output.read().strip().splitlines() or [""])[-1]
+        if status is None:
+            return f"it was ended after {limit:.0f} s"
+        return f"the process ended with status {status}: {last}" if status not in (0, 1) else ""
+
+    def _path(self) -> str:
+        return os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
+
+
+def told_of(results: Results) -> Iterator[str]:
+    """The table, and what went wrong."""
+    width = max(map(len, results.rows), default=0)
+    yield ""
+    yield from (f"{what:{width}}  {found}" for what, found in results.rows.items())
+    for test in results.wrong():
+        outcome, text = results.outcomes[test]
+        yield f"\n{outcome}: {test}"
+        yield from (f"    {line}" for line in text.splitlines()[:12])
+    reasons = {text: 0 for outcome, text in results.outcomes.values() if outcome == "skipped"}
+    yield from (f"skipped: {reason}" for reason in reasons)
+    kinds = ("passed", *WRONG, "skipped")
+    yield "\n" + ", ".join(f"{results.of(x)} {x}" for x in kinds if results.of(x))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("-k", default="", help="as pytest's: the tests that are run")
+    parser.add_argument("--total", type=float, default=460.0, help="seconds of all tests")
+    parser.add_argument("--limit", type=float, default=240.0, help="seconds of a process")
+    parser.add_argument("--jobs", type=int, default=4, help="processes side by side")
+    parser.add_argument(
+        "--stand-in", action="store_true", help="no GPU: what stands for it in tests"
+    )
+    parser.add_argument("--root", type=Path, default=ROOT, help=argparse.SUPPRESS)
+    results = TestRun(parser.parse_args()).run()
+    print("\n".join(told_of(results)), flush=True)
+    sys.exit(bool(results.wrong()) or not results.of("passed"))
+
+
+if __name__ == "__main__":
+    main()
