@@ -39,13 +39,14 @@ class DealtLoaded:
         self._recorder = recorder
         self._lock = threading.Lock()
         self._chosen: OnGpus | None = None
+        self._of_job = False  # whether it was chosen for one of several processes
 
     def device(self, rank: int, comm: Communicator) -> Device:
         if len(comm.here) < comm.size:
             number = gpu_of_process(comm, self._gpus)
             with self._lock:
-                if not isinstance(self._chosen, SeveralLoaded):
-                    self._chosen = self._of_processes(number, comm)
+                if not self._of_job:
+                    self._chosen, self._of_job = self._of_processes(number, comm), True
         return self._on_gpus.device(rank, comm)
 
     @property

@@ -24,6 +24,7 @@ from backends.cupy.on_cpu import Emulated, compile_on_cpu
 from backends.cupy.stand_in_cublas import StandInCublas
 from graphc_cupy.cublas import Cublas
 from graphc_cupy.library import Gpu, LoadedKernel
+from graphc_cupy.machine import USUAL_SHARED
 from graphc_cupy.ptx.kernels import EXTRA
 from graphc_llvm.vectors import INT64, POINTER, VOID, index
 from graphc_numpy.native import machine
@@ -33,6 +34,7 @@ from llvmlite import ir
 from graphc.lowering.kernel.code import LoopKernel
 from graphc.lowering.target import GPU
 
+PARAMETERS = 4096  # bytes that a kernel may be given
 HOST_TO_DEVICE, DEVICE_TO_HOST = 1, 2
 ALIGN, FILL = 512, 0xFF  # what cudaMalloc may give: bytes of a NaN
 
@@ -246,8 +248,10 @@ class Function:
     ) -> None:  # fmt: skip
         if not all(type(x) is int and x >= 0 for x in args) or len(args) != self._count:
             raise Misuse(f"cudaErrorInvalidValue: {args}")
-        if min(*grid, *block) < 1 or block[0] > 1024:
+        if min(*grid, *block) < 1 or block[0] > 1024 or grid[0] >= 1 << 31:
             raise Misuse(f"cudaErrorInvalidConfiguration: {grid} blocks of {block} threads")
+        if shared_mem > USUAL_SHARED or 8 * len(args) > PARAMETERS:
+            raise Misuse(f"cudaErrorInvalidValue: {shared_mem} bytes, {len(args)} parameters")
         self._cuda.counts.note("launch", 0, stream)
 
         def run() -> None:

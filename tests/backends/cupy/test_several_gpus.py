@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from backends.cupy.steps import batch, engine, plan, trained
 from backends.cupy.test_exchanges import values
 from graphc_cupy.dealt import most_that_divide
 from graphc_cupy.exchanges import Exchanges
+from graphc_cupy.several_gpus import RankOnGpu
 
 from graphc.ir.collectives import Collective
 from graphc.ir.placement import Partial, R
@@ -296,6 +298,17 @@ def test_processes_that_see_the_same_gpus_take_one_each() -> None:
     assert found == [on_cpu("mirrored(2)", 1)] * 2
     used = [[gpu.blocks.holds for gpu in m.gpus] and sorted(m.pieces) for m in machines]
     assert used == [[0], [1]]
+
+
+def test_a_process_of_a_job_takes_one_gpu_though_its_memory_was_told_before() -> None:
+    """Nobody has said then that there are other processes: all GPUs seem to be its own."""
+    loaded = StandInMachine(2).backend().load(plan("mirrored(2)").step_programs)
+    loaded.footprints(["train"])
+    comm: Any = SimpleNamespace(
+        here=(1,), rank=1, size=2, gather=lambda group, own: np.concatenate([own, own])
+    )
+    device = loaded.device(1, comm)
+    assert isinstance(device, RankOnGpu) and list(device._several.shares) == [1]
 
 
 @pytest.mark.ci
