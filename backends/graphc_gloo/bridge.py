@@ -16,8 +16,8 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 
 from graphc.runtime.transports.bridge import ProcessFailed, Repeated, as_bytes
-from graphc.runtime.transports.process_session import ENDED
 from graphc.runtime.transports.transport import Group
+from graphc.runtime.transports.watched import ENDED
 
 Array: TypeAlias = NDArray[Any]
 LOOK = 0.02  # seconds between questions to the store: each is a message to another process

@@ -12,8 +12,9 @@ from importlib.util import find_spec
 
 from graphc.runtime.supervision.connection import deaf
 from graphc.runtime.transports.bridge import Bridge
+from graphc.runtime.transports.job_processes import JobProcesses
 from graphc.runtime.transports.local import TRANSPORT as LOCAL
-from graphc.runtime.transports.process_session import JobProcesses, ProcessSession
+from graphc.runtime.transports.process_session import ProcessSession
 from graphc.runtime.transports.processes import ALONE, Processes
 from graphc.runtime.transports.transport import Group, TransportSession
 

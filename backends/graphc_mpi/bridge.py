@@ -10,8 +10,8 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from graphc.runtime.transports.bridge import Request, as_bytes
-from graphc.runtime.transports.process_session import ENDED, Watched
 from graphc.runtime.transports.transport import Group
+from graphc.runtime.transports.watched import ENDED, Watched
 
 Array: TypeAlias = NDArray[Any]
 NEWS = 1  # the tag of messages about failures

@@ -9,7 +9,8 @@ from contextvars import copy_context
 from typing import Any
 
 from graphc.runtime.transports.bridge import Repeated
-from graphc.runtime.transports.process_session import JobProcesses, ProcessSession
+from graphc.runtime.transports.job_processes import JobProcesses
+from graphc.runtime.transports.process_session import ProcessSession
 
 
 class Hub:

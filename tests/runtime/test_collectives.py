@@ -14,7 +14,7 @@ from runtime import calls
 
 from graphc.ir.orders import Order
 from graphc.ir.placement import capacity, shard_bounds
-from graphc.runtime.transports import rendezvous
+from graphc.runtime.transports import exchange, rendezvous
 
 DTYPES = [np.dtype(t) for t in (np.float32, np.float64, np.int32, ml_dtypes.bfloat16)]
 COMBINE = {"sum": np.add, "max": np.maximum, "min": np.minimum}
@@ -349,3 +349,18 @@ def test_a_slow_exchange_of_big_arrays_is_right(size, session):
     xs = [np.full(BIG * 10, 2.0**r, np.float32) for r in group]
     for y in session(size).run(lambda c: calls.all_reduce(c, xs[c.rank], "sum", group)):
         assert (y == 2.0**size - 1).all()
+
+
+@pytest.mark.parametrize("count", range(1, 6))
+@pytest.mark.parametrize("into", [None, 0, 1, 2, 3, 4])
+@pytest.mark.parametrize("block", [1 << 18, 16])
+def test_a_sum_from_left_to_right_may_be_written_over_any_of_its_terms(
+    count, into, block, monkeypatch
+):
+    monkeypatch.setattr(exchange, "BLOCK", block)
+    rng = np.random.default_rng(count)
+    rows = [values(rng, 9, np.float32) for _ in range(count)]
+    expected = chain(rows, "sum").copy()
+    out = np.empty(9, np.float32) if into is None else rows[into % count]
+    exchange.add_in_order(rows, out, "sum", None)
+    assert out.tobytes() == expected.tobytes()

@@ -168,3 +168,29 @@ def test_processes_with_other_programs_say_which_collective_differs():
         assert error.code == "G0561"
         words = "process 0 and process 1 do not begin the same collectives: number 1 is reduce_"
         assert re.match(words, error.message)
+
+
+def test_numbers_are_told_again_and_again_also_where_nobody_wanted_the_answer():
+    def work(transport, process):
+        processes = transport.processes()
+        heard = [processes.answer()]  # nothing was asked yet
+        for step in range(3):
+            processes.ask(10 * step + process)
+            heard += [processes.answer(), processes.answer(take=True), processes.answer()]
+        processes.ask(99)
+        processes.ask(process)
+        return [*heard, processes.answer(take=True)]
+
+    assert in_processes(3, work) == [[0, 2, 2, 0, 12, 12, 0, 22, 22, 0, 2]] * 3
+
+
+def test_what_was_asked_before_a_failure_has_no_answer():
+    def work(transport, process):
+        processes = transport.processes()
+        processes.ask(7)
+        transport.bridge.renew()
+        before = processes.answer()
+        processes.ask(process)
+        return before, processes.answer()
+
+    assert in_processes(2, work) == [(0, 1)] * 2

@@ -20,10 +20,11 @@ class CallFlags:
         at, width = site.coordinates[0], -(-len(homes) // LINE) * LINE
         self._words = new_words(2 * width).reshape(2, width)
         self._words[1, : len(homes)] = [all(at[a] == k for a, k in home) for home in homes]
+        self._addresses = [int(words.ctypes.data) for words in self._words]
 
     def address(self, leaf: bool = True) -> int:
         """The word of a frame. leaf: whether the device has one in this turn."""
-        return int(self._words[int(leaf)].ctypes.data)
+        return self._addresses[leaf]
 
 
 class HomeFrames:

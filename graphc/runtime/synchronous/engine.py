@@ -333,6 +333,8 @@ class Engine:
     @property
     def finished(self) -> Counter[str]:
         """Steps by program, without `.short`."""
+        if not self._fast_paths:
+            return self._finished.copy()
         return self._finished + Counter({name: q.done for name, q in self._fast_paths.items()})
 
     def resume_at(self, program: str, steps: int) -> None:

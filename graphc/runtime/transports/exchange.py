@@ -120,10 +120,17 @@ def add_in_order(rows: Xs, out: Array, op: ReduceOp, order: Joins | None) -> Non
 
     (i, j) in `order` means `row i += row j`; None: from left to right
     """
-    if len(rows) == 2:
-        COMBINE[op](rows[0], rows[1], out=out)
+    if order is None and len(rows) > 1 and out.nbytes <= BLOCK and not _among(out, rows[2:]):
+        total = rows[0]
+        for row in rows[1:]:
+            total = COMBINE[op](total, row, out=out)
     else:
         _reduce([_plane(x, 0) for x in rows], [_plane(out, 0)], op, order, _scratch())
+
+
+def _among(out: Array, rows: Xs) -> bool:
+    """Whether `out` is the memory of one of some rows."""
+    return any(np.may_share_memory(out, row) for row in rows)
 
 
 _OF_THREAD = threading.local()

@@ -7,29 +7,23 @@ process fails in all of them, and the next one begins anew.
 
 from __future__ import annotations
 
-import json
 import threading
-import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Self, TypeVar
 
-import numpy as np
-
 from graphc.runtime.supervision.reporter import REPORTER
-from graphc.runtime.transports.bridge import Bridge, Channel, ProcessFailed, Request
+from graphc.runtime.transports.bridge import Bridge, Channel, ProcessFailed
+from graphc.runtime.transports.job_processes import JobProcesses
 from graphc.runtime.transports.local import LocalSession, Ranks
 from graphc.runtime.transports.packets import MemoryPool
 from graphc.runtime.transports.processes import Processes
 from graphc.runtime.transports.spanning import Spanning
 from graphc.runtime.transports.transport import CollectiveCall, Communicator, EndAgreed, Group
-from graphc.runtime.transports.waiting import Looks
-from graphc.support.errors import GraphcError, codes
+from graphc.runtime.transports.watched import Never, Watched, in_words
+from graphc.support.errors import GraphcError
 
 T = TypeVar("T")
-GRACE = 1.0  # seconds that what a process sent before it ended may take to arrive
-EACH = 16  # looks between those for failures
-ENDED = "ended"
 MOST = 128  # different collectives that are kept to be made again
 
 
@@ -233,166 +227,3 @@ class QueuedCollective:
 
     def done(self) -> bool:
         return self.over or self.queue.progress(self)
-
-
-class Watched:
-    """Something that was begun with other processes: it ends with an error if one has failed."""
-
-    __slots__ = ("_gone", "_looks", "bridge", "request")
-
-    def __init__(self, request: Request, bridge: Bridge) -> None:
-        self.request, self.bridge, self._looks = request, bridge, 0
-        self._gone: float | None = None  # when a process that has ended was first noticed
-
-    def done(self) -> bool:
-        if self.request.done():
-            return True
-        self._looks += 1
-        failure = self.bridge.failure() if self._looks % EACH == 0 else None
-        if failure is not None:
-            self._look(*failure)
-        return False
-
-    def _look(self, process: int, words: str) -> None:
-        if words == ENDED:
-            self._gone = self._gone or time.monotonic()
-            if time.monotonic() - self._gone < GRACE:
-                return
-        self.bridge.failed = True
-        raise of_words(process, words)
-
-    def wait(self, patience: float | None = None) -> None:
-        """Wait until it is done. Raises G0566 if it is not after `patience` seconds."""
-        if self.done():
-            return
-        looks = Looks()
-        REPORTER.waiting(AGREEMENT, OF_ALL)
-        while not self.done():
-            if patience is not None and looks.seconds > patience:
-                self.bridge.failed = True
-                text = f"other processes have not answered within {patience:g} s"
-                raise ProcessFailed("G0566", text, -1)
-            looks.pause()
-        REPORTER.going_on(OF_ALL)
-
-
-class Never:
-    """What is waited for by somebody who looks at other things."""
-
-    def done(self) -> bool:
-        return False
-
-
-class Agreement:
-    """What the processes tell each other beside the values of a step, for reports."""
-
-    where = ""
-
-    def __str__(self) -> str:
-        return "an agreement of all processes"
-
-
-AGREEMENT, OF_ALL = Agreement(), -1  # in the place of a rank
-
-
-class JobProcesses:
-    """The processes of a job, over a bridge."""
-
-    def __init__(self, bridge: Bridge) -> None:
-        self.index, self.count = bridge.index, bridge.count
-        self._bridge = bridge
-        self._mutex = threading.Lock()
-        self._asked: tuple[Channel, Any, list[Any]] | None = None
-        self._answer = 0
-
-    @property
-    def hosts(self) -> int:
-        return self._bridge.hosts
-
-    def all_gather(self, data: bytes, patience: float | None = None) -> list[bytes]:
-        lengths = self._exchange(np.array([len(data)], np.int64), [1] * self.count, patience)
-        each = [int(n[0]) for n in lengths]
-        received = self._exchange(np.frombuffer(data, np.uint8), each, patience)
-        return [x.tobytes() for x in received]
-
-    def broadcast(self, data: bytes) -> bytes:
-        return self.all_gather(data if self.index == 0 else b"")[0]
-
-    def largest(self, number: int) -> int:
-        every = self._exchange(np.array([number], np.int64), [1] * self.count, None)
-        return max(int(x[0]) for x in every)
-
-    def ask(self, number: int) -> None:
-        own, sizes = np.array([number], np.int64), [1] * self.count
-        with self._mutex:
-            self._asked, self._answer = self._begin(own, sizes, None), 0
-
-    def answer(self, take: bool = False) -> int:
-        with self._mutex:
-            if self._asked is not None:
-                channel, request, every = self._asked
-                self._asked = None
-                if channel is self._channel:  # else it was before a failure
-                    request.wait()
-                    self._answer = max(int(x[0]) for x in every)
-            found = self._answer
-            self._answer *= not take
-            return found
-
-    @property
-    def _channel(self) -> Channel:
-        """That of all processes."""
-        return self._bridge.channel((), range(self.count))
-
-    def fail(self, error: BaseException) -> None:
-        if not self._bridge.failed and not self.failed_elsewhere(error):
-            self._bridge.fail(in_words(error))
-
-    def failed_elsewhere(self, error: BaseException) -> bool:
-        return isinstance(error, ProcessFailed)
-
-    def _exchange(self, own: Any, sizes: Sequence[int], patience: float | None) -> list[Any]:
-        """The arrays of all processes, of known sizes, given that of this one."""
-        every: list[Any]
-        _, request, every = self._begin(own, sizes, patience)
-        request.wait(patience)
-        return every
-
-    def _begin(self, own: Any, sizes: Sequence[int], patience: float | None) -> Any:
-        """The channel, what was begun, and the arrays that will be there when it is done."""
-        if self._bridge.failed:
-            self._bridge.renew(patience)
-        others = [q != self.index for q in range(self.count)]
-        every = [np.empty(n, own.dtype) for n in sizes]
-        channel = self._channel
-        request = channel.exchange(
-            [own if other else None for other in others],
-            [x if other else None for x, other in zip(every, others, strict=True)],
-        )
-        every[self.index] = own
-        return channel, Watched(request, self._bridge), every
-
-
-# -- failures, in words ----------------------------------------------------------------------------
-
-
-def in_words(error: BaseException) -> str:
-    """An error for the other processes."""
-    if isinstance(error, GraphcError):
-        return json.dumps([error.code, error.message, error.render()])
-    return json.dumps(["", f"{type(error).__name__}: {error}".rstrip(": "), ""])
-
-
-def of_words(process: int, words: str) -> ProcessFailed:
-    """The error of another process, as `in_words` put it."""
-    if words == ENDED:
-        return ProcessFailed(
-            "G0566", f"process {process} has ended, but others wait for it", process
-        )
-    try:
-        code, message, text = map(str, json.loads(words))
-    except (ValueError, TypeError):
-        code, message, text = "", words, ""
-    if code in codes():
-        return ProcessFailed(code, message, process, text)
-    return ProcessFailed("G0566", f"process {process} has failed: {message}", process)
