@@ -85,8 +85,8 @@ class Batches:
 
         wanted: of the number of examples of a batch, those that are needed: their (begin, end)
 
-        The others are not read, and are zeros, if the source reads examples one by one, and no
-        function is applied to whole batches.
+        The others are zeros, and not read as far as the source can leave them out, if no function
+        is applied to whole batches.
         """
         return self._pass(wanted)
 

@@ -32,6 +32,8 @@ class _CsvFile(DataSource):
     starts:  where the rows 0, STRIDE, 2 STRIDE, ... begin, and where the last one ends
     """
 
+    apart = True
+
     def __init__(
         self, path: Path, columns: dict[str, tuple[list[int], bool]],
         dtypes: Mapping[str, np.dtype[Any]], width: int, delimiter: str, rows: tuple[int, Index],
@@ -84,6 +86,8 @@ class _CsvFile(DataSource):
                 text = f"row {number + 1:,} has {len(found)} columns, the first has {self._width}"
                 raise Unreadable(text)
         wanted = [column for columns, _ in self._columns.values() for column in columns]
+        if not lines:
+            return np.empty((0, len(wanted)))
         return table_of(lines, self._delimiter, wanted, examples + 1)
 
 

@@ -22,6 +22,8 @@ Columns: TypeAlias = Mapping[str, str | Sequence[str]]
 class _ParquetFiles(InParts):
     """Row groups of files with the same columns, one after the other."""
 
+    apart = True  # no row group is read of which no example is asked for
+
     def __init__(self, files: Sequence[Path], columns: Columns | None, keep: int) -> None:
         groups: list[tuple[Path, int]] = []
         parts: list[int] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -81,20 +82,40 @@ def test_a_stop_leaves_the_variables_as_they_were_behind_its_step(backend: str) 
 
 
 ROWS = {"x": np.random.default_rng(1).normal(size=(26, 2)).astype("f4")}
+
+
+def saved(kind: str, folder: Path) -> Callable[[], Any]:
+    """What opens a source of ROWS."""
+    path, x = folder / f"x.{kind}", ROWS["x"]
+    match kind:
+        case "npy":
+            np.save(path, x)
+            return lambda: graphc.data.npy({"x": path})
+        case "csv":
+            path.write_text("\n".join(["a,b", *(f"{a!r},{b!r}" for a, b in x.tolist())]))
+            return lambda: graphc.data.csv(path, {"x": ["a", "b"]})
+        case "parquet":
+            pa = pytest.importorskip("pyarrow")
+            table = pa.table({"a": x[:, 0], "b": x[:, 1]})
+            pytest.importorskip("pyarrow.parquet").write_table(table, path, row_group_size=2)
+            return lambda: graphc.data.parquet(path, {"x": ["a", "b"]}, keep=13)
+        case _:
+            return lambda: graphc.data.arrays(ROWS)
+
+
 STRATEGIES = ["mirrored(2) * reproducible(4)", "mirrored(2) * accumulate(2)", "zero(2, stage=3)"]
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("kind", ["npy", "arrays", "map"])
+@pytest.mark.parametrize("kind", ["npy", "arrays", "map", "csv", "parquet"])
 def test_a_process_reads_the_examples_of_its_devices_and_all_bits_stay(
     strategy: str, kind: str, tmp_path: Path
 ) -> None:
-    np.save(tmp_path / "x.npy", ROWS["x"])
+    source_of = saved(kind, tmp_path)
     read = dict.fromkeys(("one", "two"), 0)
 
     def batches(name: str) -> Any:
-        files = {"x": tmp_path / "x.npy"}
-        source = graphc.data.npy(files) if kind == "npy" else graphc.data.arrays(ROWS)
+        source = source_of()
         rows = source.rows
 
         def counted(index: Any) -> Any:
@@ -125,6 +146,23 @@ def test_a_process_reads_the_examples_of_its_devices_and_all_bits_stay(
         assert [*pool.map(run, range(2))] == [one, one]
     # each process reads the first batch, to compile
     assert read == {"one": 8 + 52, "two": 16 + (104 if kind == "map" else 52)}
+
+
+def test_a_process_reads_no_row_group_without_an_example_of_its_own(tmp_path: Path) -> None:
+    source = saved("parquet", tmp_path)()
+    groups: list[int] = []
+    part = source.read_part
+    source.read_part = lambda number: (groups.append(number), part(number))[1]
+    first = next(source.batches(8).reading(lambda n: [(4, 8)]))
+    assert groups == [2, 3]
+    np.testing.assert_array_equal(first["x"], np.vstack([np.zeros((4, 2)), ROWS["x"][4:8]]))
+
+
+@pytest.mark.parametrize("kind", ["npy", "csv", "parquet"])
+def test_a_process_without_examples_has_a_batch_of_zeros(kind: str, tmp_path: Path) -> None:
+    first, *_ = saved(kind, tmp_path)().batches(8).reading(lambda n: [])
+    assert first["x"].dtype == np.float32
+    np.testing.assert_array_equal(first["x"], np.zeros((8, 2)))
 
 
 def test_processes_decide_alike_and_process_0_writes(tmp_path: Path) -> None:
