@@ -23,7 +23,10 @@ class Request(Protocol):
     """Something that was begun. Until it is done, its arrays belong to the channel."""
 
     def done(self) -> bool:
-        """Whether it is done. Never waits; what is begun may progress in this call only."""
+        """Whether it is done. Never waits; what is begun may progress in this call only.
+
+        Raises if another process has failed, where that is looked for.
+        """
         ...
 
 

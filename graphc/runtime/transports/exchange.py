@@ -17,7 +17,7 @@ import numpy as np
 
 from graphc.ir.leaf_tree import forests, joins
 from graphc.ir.orders import Order
-from graphc.ir.placement import Partial, ReduceOp
+from graphc.ir.placement import ReduceOp
 from graphc.ops.settle import COMBINE
 from graphc.runtime.transports.transport import CollectiveCall, Parts, Primitives
 
@@ -73,7 +73,7 @@ class InOneMemory(Primitives):
         size = terms[0].size
         cut = np.s_[:, size * self.part // self.parts : size * (self.part + 1) // self.parts]
         targets = [_plane(out, 0)[cut] for out in outs if out is not None]
-        _reduce([_plane(x, 0)[cut] for x in terms], targets, _op(call), tree, self.scratch)
+        _reduce([_plane(x, 0)[cut] for x in terms], targets, call.reduce_op, tree, self.scratch)
 
     def reduce(self, call: CollectiveCall, xs: Xs, outs: Outs) -> None:
         self.all_reduce(call, xs, outs)
@@ -86,7 +86,7 @@ class InOneMemory(Primitives):
             unit = prod(out.shape[dim + 1 :])
             sources = [_plane(x, dim)[:, start * unit : (start + length) * unit] for x in terms]
             target = _plane(out, dim)
-            _reduce(sources, [target[:, : length * unit]], _op(call), tree, self.scratch)
+            _reduce(sources, [target[:, : length * unit]], call.reduce_op, tree, self.scratch)
             target[:, length * unit :] = 0
 
     def broadcast(self, call: CollectiveCall, xs: Xs, outs: Outs) -> None:
@@ -142,12 +142,6 @@ def _scratch() -> Scratch:
     if found is None:
         found = _OF_THREAD.scratch = Scratch()
     return found
-
-
-def _op(call: CollectiveCall) -> ReduceOp:
-    source = call.collective.source
-    assert isinstance(source, Partial), f"{call} adds nothing up"
-    return source.op
 
 
 def _terms(call: CollectiveCall, xs: Xs) -> tuple[Xs, Joins | None]:

@@ -18,9 +18,10 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
+from graphc.runtime.transports.bridge import Request
 from graphc.runtime.transports.exchange import Array, Scratch
 from graphc.runtime.transports.processes import ALONE, Processes
-from graphc.runtime.transports.rendezvous import Meeting, Room, Transfer, shut_gate
+from graphc.runtime.transports.rendezvous import Meeting, Room, shut_gate
 from graphc.runtime.transports.transport import (
     CollectiveCall,
     Communicator,
@@ -132,10 +133,10 @@ class _Crossing:
     __slots__ = ("_buffer", "_call", "_out", "_rank", "_room", "_transfer")
 
     def __init__(
-        self, room: Room, rank: int, call: CollectiveCall, transfer: Transfer, buffer: Any, out: Any
+        self, room: Room, rank: int, call: CollectiveCall, transfer: Request, buffer: Any, out: Any
     ) -> None:
         self._room, self._rank, self._call = room, rank, call
-        self._transfer: Transfer | None = transfer
+        self._transfer: Request | None = transfer
         self._buffer, self._out = buffer, out
 
     def wait(self) -> Any:
@@ -260,12 +261,12 @@ class Ranks:
 
     here: range
     on_host: int
-    begin: Callable[[CollectiveCall, Sequence[Any], Sequence[Any]], Transfer]
+    begin: Callable[[CollectiveCall, Sequence[Any], Sequence[Any]], Request]
     wanted: Callable[[], int] = int
     look: Callable[[], None] = lambda: None
 
 
-def _alone(call: CollectiveCall, xs: Sequence[Any], outs: Sequence[Any]) -> Transfer:
+def _alone(call: CollectiveCall, xs: Sequence[Any], outs: Sequence[Any]) -> Request:
     raise AssertionError(f"{call} has members in other processes")
 
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from graphc.runtime.supervision.reporter import REPORTER
+from graphc.runtime.transports.bridge import Request
 from graphc.runtime.transports.exchange import Array, Scratch, exchange
 from graphc.runtime.transports.transport import CollectiveCall, Group, PeerFailed
 from graphc.runtime.transports.waiting import Looks
@@ -22,14 +23,6 @@ from graphc.support.errors import GraphcError, InternalError
 
 SMALL = 1 << 16  # bytes posted to a meeting up to which one rank does the whole exchange
 END = "end"
-
-
-class Transfer(Protocol):
-    """An exchange with other processes that was begun."""
-
-    def done(self) -> bool:
-        """Whether it is done; it progresses in this call. Raises if a process has failed."""
-        ...
 
 
 class Meeting:
@@ -53,7 +46,7 @@ class Meeting:
         self.spans = self.missing < n
         self.parts = 1 if x.nbytes * n <= SMALL or self.spans else n
         self.todo = self.left = self.parts  # parts not begun, parts not done
-        self.transfer: Transfer | None = None
+        self.transfer: Request | None = None
 
     def __str__(self) -> str:
         return describe(self.call, self.shape, self.dtype)
@@ -152,7 +145,7 @@ class Room:
                     self._wake_all(meeting)
             return meeting, not meeting.missing
 
-    def begin(self, meeting: Meeting, transfer: Transfer) -> None:
+    def begin(self, meeting: Meeting, transfer: Request) -> None:
         """The last member to come has begun the exchange with other processes."""
         with self.mutex:
             meeting.transfer = transfer
@@ -169,7 +162,7 @@ class Room:
                     self.wait_for(rank, meeting.call, meeting.transfer)
                 self._tick(meeting)
 
-    def wait_for(self, rank: int, call: CollectiveCall, transfer: Transfer) -> None:
+    def wait_for(self, rank: int, call: CollectiveCall, transfer: Request) -> None:
         """Wait for other processes; looks often at first, then less."""
         if transfer.done():
             return

@@ -17,8 +17,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from graphc.ir.collectives import CollectiveKind
 from graphc.ir.orders import Order
-from graphc.ir.placement import Partial, ReduceOp
+from graphc.ir.placement import Partial
 from graphc.runtime.transports.bridge import Array, Channel, Request
 from graphc.runtime.transports.exchange import add_in_order, along, join_parts
 from graphc.runtime.transports.local_first import Joins, LocalFirst, local_first
@@ -68,13 +69,13 @@ class Spanning:
         self.busy, self.begun, self.outs = True, False, outs
         self.xs = self._rows_of(xs)
         self.results = [outs[i] for i in self.mine if outs[i] is not None]
-        self._steps: Steps = getattr(self, f"_{self.call.kind.value}")()
-        self._request = next(self._steps, None)
+        self._left = self._steps()
+        self._request = next(self._left, None)
 
     def done(self) -> bool:
         """Whether all results are written. What is next is begun in this call."""
         while self._request is not None and self._request.done():
-            self._request = next(self._steps, None)
+            self._request = next(self._left, None)
         if self._request is not None:
             return False
         if self.busy:
@@ -96,10 +97,12 @@ class Spanning:
 
     def _rows_of(self, xs: Sequence[Any]) -> list[Any]:
         """The rows that are sent for each position of this process."""
+        if self.call.kind is CollectiveKind.BARRIER:
+            return [(WORD,) if i in self.mine else None for i in range(len(xs))]
         if self._divided is None:
             return [None if x is None else (x,) for x in xs]
         own = [x if x is None or self.call.leaves else (x,) for x in xs]
-        made = self._divided.reduced(own, self.members.me, _reduce_op(self.call), self._empty)
+        made = self._divided.reduced(own, self.members.me, self.call.reduce_op, self._empty)
         first = self.mine[0]
         return [made if i == first else () if i in self.mine else None for i in range(len(xs))]
 
@@ -170,13 +173,7 @@ class Spanning:
         order: Joins | None = None
         if self._divided is not None:
             order = self._divided.rest
-        add_in_order(terms, out, _reduce_op(self.call), order)
-
-    def _sum_once(self, got: Sequence[Any]) -> None:
-        """Write the sum to all results of this process. What is added may be one of them."""
-        if self.results:
-            self._sum(self._terms(got), self.results[0])
-            self._copy_first()
+        add_in_order(terms, out, self.call.reduce_op, order)
 
     def _copy_first(self) -> None:
         """Write the first result to the other ones of this process."""
@@ -185,13 +182,29 @@ class Spanning:
 
     # -- kinds ------------------------------------------------------------------------------------
 
-    def _all_reduce(self) -> Steps:
-        self.begun = self._whole
+    def _steps(self) -> Steps:
+        """The exchange, and what is made of what all positions have sent (`got`); another exchange
+        where a sum is made in parts."""
+        second = self.call.kind is CollectiveKind.ALL_REDUCE and not self._whole
+        self.begun = not second
         request, got = self._packets.begin(self.xs)
         yield request
-        if self._whole:
-            self._sum_once(got)
-            return
+        if second:
+            yield self._sum_of_part(got)
+            self._copy_first()
+        else:
+            getattr(self, f"_{self.call.kind.value}")(got)
+
+    def _all_reduce(self, got: Sequence[Any]) -> None:
+        """Write the sum to all results of this process. What is added may be one of them."""
+        if self.results:
+            self._sum(self._terms(got), self.results[0])
+            self._copy_first()
+
+    _reduce = _all_reduce
+
+    def _sum_of_part(self, got: Sequence[Any]) -> Request:
+        """Add up the part of this process; the exchange of all parts."""
         out = self.results[0].reshape(-1)  # a view: results are contiguous
         part = out[self._entries(self.members.me)]
         if part.size:
@@ -200,21 +213,11 @@ class Spanning:
         sends = [part if q is not None else None for q in others]
         receives = [out[self._entries(q)] if q is not None else None for q in others]
         self.begun = True
-        yield self.channel.exchange(sends, receives, second=True)
-        self._copy_first()
+        return self.channel.exchange(sends, receives, second=True)
 
-    def _reduce(self) -> Steps:
-        self.begun = True
-        request, got = self._packets.begin(self.xs)
-        yield request
-        self._sum_once(got)
-
-    def _reduce_scatter(self) -> Steps:
+    def _reduce_scatter(self, got: Sequence[Any]) -> None:
         after = self.call.after
         assert after is not None
-        self.begun = True
-        request, got = self._packets.begin(self.xs)
-        yield request
         for k, i in enumerate(self.mine):
             n = after.spans[i][1]
             valid = along(self.outs[i], after.dim, 0, n)
@@ -225,39 +228,27 @@ class Spanning:
                     valid[...] = total
             along(self.outs[i], after.dim, n, None)[...] = 0
 
-    def _broadcast(self) -> Steps:
+    def _broadcast(self, got: Sequence[Any]) -> None:
         at = self.call.group.index(self.call.owners[0])
-        self.begun = True
-        request, got = self._packets.begin(self.xs)
-        yield request
         for out in self.results:
             np.copyto(out, got[at][0])
 
-    def _all_gather(self) -> Steps:
+    def _all_gather(self, got: Sequence[Any]) -> None:
         before = self.call.before
         assert before is not None
-        self.begun = True
-        request, got = self._packets.begin(self.xs)
-        yield request
         for out in self.results:
             join_parts(out, [x for (x,) in got], before)
 
-    def _all_to_all(self) -> Steps:
+    def _all_to_all(self, got: Sequence[Any]) -> None:
         before, after = self.call.before, self.call.after
         assert before is not None and after is not None
-        self.begun = True
-        request, got = self._packets.begin(self.xs)
-        yield request
         for k, i in enumerate(self.mine):
             n = after.spans[i][1]
             join_parts(along(self.outs[i], after.dim, 0, n), [parts[k] for parts in got], before)
             along(self.outs[i], after.dim, n, None)[...] = 0
 
-    def _barrier(self) -> Steps:
-        self.begun = True
-        own = [(WORD,) if i in self.mine else None for i in range(len(self.xs))]
-        request, _ = self._packets.begin(own)
-        yield request
+    def _barrier(self, got: Sequence[Any]) -> None:
+        """Nothing: all have come."""
 
 
 def _divided(call: CollectiveCall, processes: tuple[int, ...]) -> LocalFirst | None:
@@ -265,12 +256,6 @@ def _divided(call: CollectiveCall, processes: tuple[int, ...]) -> LocalFirst | N
         return None
     order = Order.TREE if call.leaves is not None else call.collective.order
     return local_first(order, call.leaves, processes)
-
-
-def _reduce_op(call: CollectiveCall) -> ReduceOp:
-    source = call.collective.source
-    assert isinstance(source, Partial), f"{call} adds nothing up"
-    return source.op
 
 
 def _all_rows(rows: Rows, i: int, q: int) -> list[Array]:

@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 from graphc.ir.collectives import Collective, CollectiveKind
-from graphc.ir.placement import Home, R, Split
+from graphc.ir.placement import Home, Partial, R, ReduceOp, Split
 from graphc.runtime.transports.processes import Processes
 
 T = TypeVar("T")
@@ -64,6 +64,13 @@ class CollectiveCall:
     @property
     def kind(self) -> CollectiveKind:
         return self.collective.kind
+
+    @property
+    def reduce_op(self) -> ReduceOp:
+        """How it adds up (or takes the largest); only of calls that do."""
+        source = self.collective.source
+        assert isinstance(source, Partial), f"{self} adds nothing up"
+        return source.op
 
     def result(self, shape: Shape) -> Shape:
         """The shape of the result for an x of `shape`; asserts that the call fits it."""
