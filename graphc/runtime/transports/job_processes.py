@@ -106,7 +106,7 @@ class Question:
         """The largest of all numbers."""
         self._request.wait()
         self.open = False
-        return int(self._numbers.max())
+        return max(self._numbers.tolist())
 
 
 def _to_others(me: int, own: Array, every: list[Array]) -> tuple[list[Any], list[Any]]:
