@@ -20,7 +20,7 @@ from graphc.runtime.transports.packets import MemoryPool
 from graphc.runtime.transports.processes import Processes
 from graphc.runtime.transports.spanning import Spanning
 from graphc.runtime.transports.transport import CollectiveCall, Communicator, EndAgreed, Group
-from graphc.runtime.transports.watched import Never, Watched, in_words
+from graphc.runtime.transports.watched import Failures, Watched, in_words
 from graphc.support.errors import GraphcError
 
 T = TypeVar("T")
@@ -45,7 +45,7 @@ class ProcessSession:
         ranks = Ranks(
             self.here, self._each * bridge.on_host, self._begin, self.processes.answer, self._look
         )
-        self._watched = Watched(Never(), bridge)
+        self._failures = Failures(bridge)
         self._queues: dict[Group, CollectiveQueue] = {}
         self._made = Collectives(self.here, self._channel)
         self._members: dict[Group, list[int]] = {}
@@ -79,7 +79,7 @@ class ProcessSession:
         if self._bridge.failed:
             self._bridge.renew()
         self._forget()
-        self._watched = Watched(Never(), self._bridge)
+        self._failures = Failures(self._bridge)
         # All are here then, or one has failed: what makes a channel can't look for that.
         self.processes.all_gather(b"")
         for group in sorted({*self._groups, tuple(range(self.size))}):
@@ -109,7 +109,7 @@ class ProcessSession:
 
     def _look(self) -> None:
         """Raise the error of another process, if it is known that one has failed."""
-        self._watched.done()
+        self._failures.look()
 
     def close(self) -> None:
         """End the threads, and tell the other processes. A second close does nothing."""

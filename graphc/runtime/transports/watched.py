@@ -15,31 +15,45 @@ EACH = 16  # looks between those for failures
 ENDED = "ended"
 
 
-class Watched:
-    """Something that was begun with other processes: it ends with an error if one has failed."""
+class Failures:
+    """What is heard of the failures of other processes, by somebody who waits."""
 
-    __slots__ = ("_gone", "_looks", "bridge", "request")
+    __slots__ = ("_gone", "_looks", "bridge")
 
-    def __init__(self, request: Request, bridge: Bridge) -> None:
-        self.request, self.bridge, self._looks = request, bridge, 0
+    def __init__(self, bridge: Bridge) -> None:
+        self.bridge, self._looks = bridge, 0
         self._gone: float | None = None  # when a process that has ended was first noticed
 
-    def done(self) -> bool:
-        if self.request.done():
-            return True
+    def look(self) -> None:
+        """Raise the error of another process, if one is known to have failed. Most calls do
+        nothing: news come seldom, and to ask for them takes longer than to look at a message."""
         self._looks += 1
         failure = self.bridge.failure() if self._looks % EACH == 0 else None
         if failure is not None:
-            self._look(*failure)
-        return False
+            self._raise(*failure)
 
-    def _look(self, process: int, words: str) -> None:
+    def _raise(self, process: int, words: str) -> None:
         if words == ENDED:
             self._gone = self._gone or time.monotonic()
             if time.monotonic() - self._gone < GRACE:
                 return
         self.bridge.failed = True
         raise of_words(process, words)
+
+
+class Watched:
+    """Something that was begun with other processes: it ends with an error if one has failed."""
+
+    __slots__ = ("_failures", "request")
+
+    def __init__(self, request: Request, bridge: Bridge) -> None:
+        self.request, self._failures = request, Failures(bridge)
+
+    def done(self) -> bool:
+        if self.request.done():
+            return True
+        self._failures.look()
+        return False
 
     def wait(self, patience: float | None = None) -> None:
         """Wait until it is done. Raises G0566 if it is not after `patience` seconds."""
@@ -49,18 +63,11 @@ class Watched:
         REPORTER.waiting(AGREEMENT, OF_ALL)
         while not self.done():
             if patience is not None and looks.seconds > patience:
-                self.bridge.failed = True
+                self._failures.bridge.failed = True
                 text = f"other processes have not answered within {patience:g} s"
                 raise ProcessFailed("G0566", text, -1)
             looks.pause()
         REPORTER.going_on(OF_ALL)
-
-
-class Never:
-    """What is waited for by somebody who looks at other things."""
-
-    def done(self) -> bool:
-        return False
 
 
 class Agreement:
