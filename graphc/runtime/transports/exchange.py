@@ -120,7 +120,9 @@ def add_in_order(rows: Xs, out: Array, op: ReduceOp, order: Joins | None) -> Non
 
     (i, j) in `order` means `row i += row j`; None: from left to right
     """
-    if order is None and len(rows) > 1 and out.nbytes <= BLOCK and not _among(out, rows[2:]):
+    count = len(rows)
+    in_row = order is None and count > 2 and out.nbytes <= BLOCK and not _among(out, rows[2:])
+    if count == 2 or in_row:
         total = rows[0]
         for row in rows[1:]:
             total = COMBINE[op](total, row, out=out)
