@@ -93,6 +93,9 @@ class NativeFastPath:
             except BaseException:  # Ctrl-C may come before an error was looked at
                 self._forget()
                 raise
+            finally:
+                if variables is not None and self._lent is not None:
+                    self._lent.give_back()
             outputs = {}
             if variables is None:
                 for name, take in self._results:
@@ -105,7 +108,7 @@ class NativeFastPath:
             return outputs
 
     def _takes(self, variables: Mapping[str, Any]) -> bool:
-        """Whether these variables can be read where they lie, as they are from now on."""
+        """Whether these variables can be read where they lie, as they are during the step."""
         return self._lent is not None and self._lent.point(variables)
 
     # -- frames -----------------------------------------------------------------------------------

@@ -24,10 +24,12 @@ _Word: TypeAlias = tuple[int, tuple[int, ...], np.dtype[Any]]  # of a frame; wha
 
 
 class LentVariables:
-    """Points all frames of a device to variables that are given. values: those of the last step"""
+    """Points all frames of a device to variables that are given. values: those, during a step"""
 
     def __init__(self, words: Mapping[str, _Word], frames: Sequence[Words]) -> None:
         self._words, self._frames = words, frames
+        self._columns = [word for word, _, _ in words.values()]
+        self._own = [x[:, self._columns] for x in frames]
         self.values: Mapping[str, Array] = {}
 
     def point(self, values: Mapping[str, Array]) -> bool:
@@ -43,6 +45,12 @@ class LentVariables:
                 frames[:, word] = values[name].__array_interface__["data"][0]
         self.values = values  # kept as long as frames point to them
         return True
+
+    def give_back(self) -> None:
+        """Point to the device's own variables again: whoever lent others may need their memory."""
+        for frames, own in zip(self._frames, self._own, strict=True):
+            frames[:, self._columns] = own
+        self.values = {}
 
 
 def lent_variables(steps: Sequence[BoundStep], frames: Sequence[Words]) -> LentVariables | None:

@@ -206,6 +206,8 @@ class AsynchronousEngine:
             finally:
                 self.scalars.elsewhere = ""
                 self._share(1)
+                for store in self.stores:
+                    store.free_copies()
             if first_error.error is not None:
                 raise first_error.error
 

@@ -83,6 +83,10 @@ class ProgramStore:
     def variables(self) -> Mapping[str, Any]:
         return self.engine.variables()
 
+    def free_copies(self) -> None:
+        """Free the memory of copies that workers had, and do not have any more."""
+        self._memory.clear()
+
     def load(self, values: Mapping[str, Any]) -> None:
         self.engine.load_variables(values)
 

@@ -150,6 +150,7 @@ class Server:
         while self.version in self.orders:
             apply = self.orders.pop(self.version)
             values = self.staged.pop((apply.worker, apply.number))
+            self.copy = None  # its memory may be that of the next one
             self.store.apply(values)
             self.applied[apply.worker] = apply.number
             self.version += 1

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from queue import Empty, SimpleQueue
@@ -28,23 +27,25 @@ Mail: TypeAlias = "SimpleQueue[Message | Ended | None]"
 
 
 class _PassiveServer:
-    """A server that runs on the threads that send to it, one at a time: what comes while one of
-    them runs it is done by that one, in the order in which it came."""
+    """A server that runs on the threads that send to it, one at a time.
+
+    Each waits until it can run the server with its own message. Were messages left to the thread
+    that is running it, a worker that has its variables would have to apply the pushes of others
+    before it computes: all workers would then compute at the same time, and wait at the same time.
+    """
 
     def __init__(self, server: Server, send: Callable[[Letters], None]) -> None:
         self._server, self._send = server, send
-        self._mail: deque[Message] = deque()
-        self._running = threading.Lock()
+        self._running, self._failed = threading.Lock(), False
 
     def take(self, message: Message) -> None:
-        """Run the server with a message, or leave that to the thread that is running it."""
-        self._mail.append(message)
-        while self._mail and self._running.acquire(blocking=False):
-            try:
-                while self._mail:
-                    self._send(self._server.on_message(self._mail.popleft()))
-            finally:
-                self._running.release()  # then the mail is looked at once more
+        """Run the server with a message, unless it has failed."""
+        with self._running:
+            if self._failed:
+                return
+            self._failed = True
+            self._send(self._server.on_message(message))
+            self._failed = False
 
 
 class Threads:

@@ -21,6 +21,7 @@ from graphc.runtime.asynchronous.messages import (
     Push,
     Ready,
     Staged,
+    VariableValues,
     WorkItem,
 )  # fmt: skip
 
@@ -39,7 +40,8 @@ class Worker:
     number: int = 0
     finished: bool = False
     work: WorkItem | None = None
-    values: dict[str, PulledVariables] = field(default_factory=dict)  # what came, by server
+    values: dict[str, VariableValues] = field(default_factory=dict)  # until they are computed with
+    versions: dict[str, int] = field(default_factory=dict)  # how new what came is, by server
     parts: Parts = ()
     results: Mapping[str, Any] = field(default_factory=dict)
     staged: set[str] = field(default_factory=set)
@@ -73,11 +75,11 @@ class Worker:
         if self.work is None:
             return [(COORDINATOR, Ready(self.name))]
         if self._is_free():
-            versions = tuple(self.values[s].version for s in self.servers)
+            versions = tuple(self.versions[s] for s in self.servers)
             done = Done(self.name, self.number, self.work.batch, versions, self.results)
             return [(COORDINATOR, done)]
-        if len(self.values) < len(self.servers):
-            missing = [s for s in self.servers if s not in self.values]
+        if len(self.versions) < len(self.servers):
+            missing = [s for s in self.servers if s not in self.versions]
             return [(s, PullRequest(self.name, self.number, self.work.version)) for s in missing]
         return [
             (server, Push(self.name, self.number, part))
@@ -91,16 +93,17 @@ class Worker:
 
     def _begin(self, work: WorkItem) -> Letters:
         self.work, self.number = work, work.number
-        self.values, self.staged, self.parts = {}, set(), ()
+        self.values, self.versions, self.staged, self.parts = {}, {}, set(), ()
         return self.on_timer()
 
-    def _got(self, server: str, values: PulledVariables) -> Letters:
-        if server in self.values:
+    def _got(self, server: str, pulled: PulledVariables) -> Letters:
+        if server in self.versions:
             return []
-        self.values[server] = values
-        if len(self.values) < len(self.servers):
+        self.values[server], self.versions[server] = pulled.values, pulled.version
+        if len(self.versions) < len(self.servers):
             return []
         assert self.work is not None
-        pulled = {k: x for s in self.servers for k, x in self.values[s].values.items()}
-        self.parts, self.results = self.compute(self.work.batch, pulled)
+        values = {k: x for s in self.servers for k, x in self.values[s].items()}
+        self.values = {}
+        self.parts, self.results = self.compute(self.work.batch, values)
         return self.on_timer()

@@ -12,12 +12,15 @@ from numpy.typing import DTypeLike, NDArray
 
 Array: TypeAlias = NDArray[Any]
 ALIGN = 64  # bytes
-SPARE = 1  # blocks that are kept of each name while nobody has them
+SPARE = 4  # blocks that are kept of each name while nobody has them
 
 
 class SpareMemory:
     """Arrays by name, each in memory that an earlier array of that name had, once nobody has that
-    or a view of it any more. Used from many threads."""
+    or a view of it any more: first in what was let go of last. Used from many threads.
+
+    As many blocks of a name are kept as were in use at a time.
+    """
 
     def __init__(self) -> None:
         self._spare: dict[str, list[bytearray]] = {}
@@ -31,7 +34,7 @@ class SpareMemory:
         except IndexError:
             memory = bytearray(size + ALIGN)
         whole = np.frombuffer(memory, np.uint8)  # every view of it has it as its base
-        weakref.finalize(whole, _give_back, spare, memory).atexit = False
+        weakref.finalize(whole, spare.append, memory).atexit = False
         start = -whole.ctypes.data % ALIGN
         return whole[start : start + size].view(dtype).reshape(shape)
 
@@ -41,7 +44,7 @@ class SpareMemory:
         copy[...] = x
         return copy
 
-
-def _give_back(spare: list[bytearray], memory: bytearray) -> None:
-    if len(spare) < SPARE:
-        spare.append(memory)
+    def clear(self) -> None:
+        """Free what nobody has now."""
+        for spare in tuple(self._spare.values()):
+            spare.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -122,6 +123,18 @@ def test_gradients_lie_in_the_workers_memory_until_it_computes_again(worker: Pro
     assert any(np.shares_memory(table, x) for x in again.values())
     assert table.tobytes() != before
     assert {k: x.tobytes() for k, x in loss.items()} == said  # what is reported is kept
+
+
+def test_variables_are_let_go_of_when_a_step_has_read_them(worker: ProgramWorker) -> None:
+    given = params(1)
+    seen = {n: weakref.ref(x) for n, x in given.items()}
+    wanted = kept(copying(worker, batch(), params(1)))
+    assert_alike(kept(worker.push(batch(), given)), wanted)
+    given.clear()
+    assert not [n for n, x in seen.items() if x() is not None]
+    paths: Any = worker._steps._fast_path
+    lost = paths.step(batch())  # reads the worker's own variables, not memory that others have
+    assert lost["loss"] == copying(worker, batch(), worker.engine.variables())[1]["loss"]
 
 
 def test_variables_of_a_server_are_read_in_place_or_copied(plan: Plan) -> None:

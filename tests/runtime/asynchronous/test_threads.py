@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
+import numpy as np
 import pytest
 from counters import Counter, compute, counters
 
 from graphc.runtime.asynchronous.coordinator import Coordinator, RecordedPush
 from graphc.runtime.asynchronous.drivers import Conductor, Ended, RoleLost
-from graphc.runtime.asynchronous.messages import Letters, Message, Staged
+from graphc.runtime.asynchronous.messages import (
+    ApplyPush,
+    Letters,
+    Message,
+    PulledVariables,
+    Staged,
+    WorkItem,
+)
 from graphc.runtime.asynchronous.server import Server
 from graphc.runtime.asynchronous.threads import Threads
 from graphc.runtime.asynchronous.worker import Compute, Worker
@@ -196,7 +205,6 @@ def test_a_slow_worker_does_not_keep_the_others_waiting(staleness: int | None) -
 
 
 def test_a_server_runs_one_message_at_a_time_whoever_sends_them() -> None:
-    """What comes while it runs is done by the thread that runs it, in order."""
     seen: list[tuple[int, int]] = []
     inside, twice = threading.Lock(), []
 
@@ -227,6 +235,86 @@ def test_a_server_runs_one_message_at_a_time_whoever_sends_them() -> None:
     for k in range(4):
         assert [n for sender, n in seen if sender == k] == list(range(200))
     assert not driver.threads  # a server has none
+
+
+def test_nobody_has_pulled_variables_when_the_next_ones_are_pulled() -> None:
+    """So their memory is that of the next ones, and may still be in a cache."""
+
+    class Arrays(Counter):
+        def read(self) -> Mapping[str, Any]:
+            return {self.name: np.full(3, self.value)}
+
+    def gradient(batch: int, values: Mapping[str, Any]) -> Any:
+        return [{"batch": batch, "move": float(values["v"].sum())}], {}
+
+    server, worker = Server("s", Arrays("v")), Worker("w", ("s",), gradient)
+    worker.start()
+    ((_, pull),) = worker.on_message(WorkItem(1, 0, 0))
+    ((_, pulled),) = server.on_message(pull)
+    assert isinstance(pulled, PulledVariables)
+    seen = weakref.ref(pulled.values["v"])
+    ((_, push),) = worker.on_message(pulled)
+    del pulled
+    assert seen() is not None  # another worker might pull the same ones
+    server.on_message(push)
+    server.on_message(ApplyPush(0, "w", 1))
+    assert seen() is None
+
+
+def test_a_message_is_done_by_the_thread_that_sent_it() -> None:
+    """A worker that has its variables computes, and does not first apply the pushes of others."""
+    begun, sent, done_by = threading.Event(), threading.Event(), dict[int, str]()
+
+    class Slow(Server):
+        def on_message(self, message: Message) -> Letters:
+            assert isinstance(message, Staged)
+            begun.set()
+            if message.number == 0:
+                assert sent.wait(60)
+                time.sleep(0.05)  # until the other one is inside of `send`
+            done_by[message.number] = threading.current_thread().name
+            return []
+
+    driver = Threads(lambda name: Slow(name, Counter(name)), lambda name: hired(name))
+    driver.start_server("s", 0)
+    first = threading.Thread(target=lambda: driver.send([("s", Staged("s", 0))]), name="first")
+
+    def then() -> None:
+        begun.wait(60)
+        sent.set()
+        driver.send([("s", Staged("s", 1))])
+
+    second = threading.Thread(target=then, name="second")
+    for thread in (first, second):
+        thread.start()
+    for thread in (first, second):
+        thread.join()
+    assert done_by == {0: "first", 1: "second"}
+
+
+def test_a_server_that_failed_drops_what_waited_for_it() -> None:
+    inside, waits, seen = threading.Event(), threading.Event(), list[int]()
+
+    class Failing(Server):
+        def on_message(self, message: Message) -> Letters:
+            assert isinstance(message, Staged)
+            seen.append(message.number)
+            inside.set()
+            assert waits.wait(60)
+            time.sleep(0.05)
+            raise ValueError("no memory")
+
+    driver = Threads(lambda name: Failing(name, Counter(name)), lambda name: hired(name))
+    driver.start_server("s", 0)
+    first = threading.Thread(target=lambda: driver.send([("s", Staged("s", 0))]))
+    first.start()
+    assert inside.wait(60)
+    waits.set()
+    driver.send([("s", Staged("s", 1))])
+    first.join()
+    assert seen == [0]
+    assert isinstance(driver.next(), Ended)
+    assert driver.next() is None
 
 
 def hired(name: str) -> Worker:
