@@ -8,10 +8,11 @@ division.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from graphc.lowering.draft import Draft, Region
+from graphc.lowering.fusion.separate_checks import checked_apart
 from graphc.lowering.fusion.stages import complete, fuse_region
 from graphc.lowering.nodes.nodes import LoopNode, Version, is_checked
 from graphc.lowering.nodes.section_table import SectionTable
@@ -44,7 +45,9 @@ def _cut_by_groups(draft: Draft, region: Region) -> tuple[Region, Region] | None
 
 def _cut_by_nodes(draft: Draft, region: Region) -> tuple[Region, Region]:
     """The region cut before it is fused."""
-    early, late = cut(region.nodes, draft.values.sections)
+    nodes, checks = _with_checks_apart(draft, region.nodes)
+    draft.shared |= {x.buffer for x in checks}
+    early, late = cut(nodes, draft.values.sections, checks)
     variables = [n for n in early if _is_variable(draft, n)]
     assert not variables, f"{variables[0]} is written before an index is checked"
     home = draft.values.sections.home
@@ -57,14 +60,36 @@ def _cut_by_nodes(draft: Draft, region: Region) -> tuple[Region, Region]:
     return first, second
 
 
+def _with_checks_apart(
+    draft: Draft, nodes: Sequence[LoopNode]
+) -> tuple[list[LoopNode], set[Version]]:
+    """The nodes, of which lookups that no check needs are of known indices, and what remains of
+    the checks of these."""
+    sections = draft.values.sections
+    early = {id(n) for n in cut(nodes, sections)[0]}
+    found = {i: checked_apart(draft, nodes, i) for i, n in enumerate(nodes) if id(n) in early}
+    apart = {i: x for i, x in found.items() if x is not None}
+    while True:
+        made = [n for i, x in enumerate(nodes) for n in (apart[i].nodes if i in apart else (x,))]
+        checks = {x.check[-1].result for x in apart.values()}
+        early = {id(n) for n in cut(made, sections, checks)[0]}
+        kept = {i: x for i, x in apart.items() if id(x.lookup) not in early}
+        if len(kept) == len(apart):
+            return made, checks
+        apart = kept
+
+
 def _is_variable(draft: Draft, node: LoopNode) -> bool:
     return draft.buffers[draft.values.sections.home(node.result.buffer)].kind == "variable"
 
 
-def cut(nodes: Sequence[LoopNode], sections: SectionTable) -> tuple[list[LoopNode], list[LoopNode]]:
-    """What checks need, themselves included, and the rest; both in the order of the nodes."""
+def cut(
+    nodes: Sequence[LoopNode], sections: SectionTable, more: Collection[Version] = ()
+) -> tuple[list[LoopNode], list[LoopNode]]:
+    """What checks and `more` values need, the checks included, and the rest; both in the order of
+    the nodes."""
     early: set[int] = set()
-    wanted: set[Version] = set()
+    wanted: set[Version] = set(more)
     buffers: set[int] = set()  # what an early node writes, or reads a section of: all before
     for i in reversed(range(len(nodes))):
         node = nodes[i]
