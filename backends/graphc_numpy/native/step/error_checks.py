@@ -54,7 +54,7 @@ class FailedChecks:
     @property
     def failed(self) -> bool:
         """Whether a check failed."""
-        return np.count_nonzero(self.words) > 0  # half as long as `any`
+        return bool(np.count_nonzero(self.words))  # half as long as `any`
 
     def comes_after(self, other: FailedChecks) -> bool:
         """Whether another device has noted an error of an earlier instruction."""
