@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from counters import compute, counters
+from simulated_network import Outcome, Simulation, Weather
 
 from graphc.runtime.asynchronous.coordinator import RecordedPush
 from graphc.runtime.asynchronous.recordings import Header, Recording, parse, replay
-from graphc.runtime.asynchronous.simulate import Outcome, Simulation, Weather
 
 
 def weather_of(seed: int) -> tuple[int, int, int | None, int, Weather]:

@@ -145,11 +145,11 @@ def test_a_backend_sees_only_what_a_backend_may_see() -> None:
 
 
 def test_no_class_name_is_defined_twice() -> None:
-    """One word, one meaning; private classes aside."""
+    """One word, one meaning: private classes too."""
     places: dict[str, list[str]] = {}
     for path in FILES + BACKENDS:
         for node in parsed(path).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name, []).append(path.name)
     assert not {name: files for name, files in places.items() if len(files) > 1}
 

@@ -13,7 +13,7 @@ from graphc.support.errors import GraphcError
 from graphc.support.masked_arrays import HELP, hides_entries
 
 
-class _Arrays(DataSource):
+class _InMemory(DataSource):
     """Arrays with the same first dim."""
 
     apart = True
@@ -51,7 +51,7 @@ def arrays(entries: Any) -> DataSource:
             named = {str(i): a for i, a in enumerate(entries)}
         case _:
             named = {"array": entries}
-    return _Arrays({name: _of_examples(name, a) for name, a in named.items()}, entries)
+    return _InMemory({name: _of_examples(name, a) for name, a in named.items()}, entries)
 
 
 def _of_examples(name: str, value: Any) -> Array:

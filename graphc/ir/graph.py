@@ -7,10 +7,10 @@ index: one edge per operand, keyed by its position, so that `x * x` has two edge
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from graphc.ir.op import Op
 from graphc.ir.orders import NO_ORDERS, Orders
@@ -111,12 +111,6 @@ class Variable:
     def local(self) -> bool:
         """Whether each replica has its own copy."""
         return self.on != "write"
-
-
-class OptimizerRecord(Protocol):
-    """What `minimize` needs: a frozen, printable record (see graphc.ops.optimizers.optimizer)."""
-
-    def slots(self, param: Variable) -> Mapping[str, tuple[TensorType, float]]: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ Source: TypeAlias = int | str  # of an operand: given or added, by its number; e
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class _RepeatedNode:
     """A node to add. scope: inside of that of the function."""
 
     op: Op
@@ -35,10 +35,10 @@ class _Step:
 
 
 @dataclass(frozen=True, slots=True)
-class _Steps:
+class _RepeatedNodes:
     """What a function adds, and returns (`results`). Not `repeatable` if it does more than that."""
 
-    steps: tuple[_Step, ...] = ()
+    steps: tuple[_RepeatedNode, ...] = ()
     results: tuple[tuple[str, Source | None], ...] = ()
     repeatable: bool = True
 
@@ -47,7 +47,7 @@ class Repeater:
     """Runs functions that add nodes to one builder, each once for operands that are alike."""
 
     def __init__(self, builder: Builder) -> None:
-        self._builder, self._steps = builder, Memo[_Steps]()
+        self._builder, self._steps = builder, Memo[_RepeatedNodes]()
 
     def run(self, key: Hashable, given: Sequence[Value], make: Callable[[], Results]) -> Results:
         """What `make` returns.
@@ -60,7 +60,7 @@ class Repeater:
             return make()
         first: list[Results] = []
 
-        def recorded() -> _Steps:
+        def recorded() -> _RepeatedNodes:
             before = len(f.nodes), f.extras
             first.append(make())
             return _recorded(f, names, first[0], *before)
@@ -76,11 +76,11 @@ class Repeater:
 
 def _recorded(
     f: Builder, given: Sequence[str], results: Results, start: int, extras: tuple[int, ...]
-) -> _Steps:
+) -> _RepeatedNodes:
     """What was added to a builder that had `start` nodes."""
     nodes = list(islice(reversed(f.nodes.values()), len(f.nodes) - start))[::-1]
     if f.extras != extras or not all(_is_plain(f, node) for node in nodes):
-        return _Steps(repeatable=False)
+        return _RepeatedNodes(repeatable=False)
     number = {name: k for k, name in enumerate([*given, *(n.name for n in nodes)])}
     number |= {name: given.index(name) for name in given}
 
@@ -89,11 +89,11 @@ def _recorded(
 
     inside = len(f.scope_path)
     steps = [
-        _Step(n.op, tuple(map(source, n.operands)), n.type, n.scope[inside:], n.because)
+        _RepeatedNode(n.op, tuple(map(source, n.operands)), n.type, n.scope[inside:], n.because)
         for n in nodes
     ]
     ends = ((key, None if x is None else source(x.name)) for key, x in results.items())
-    return _Steps(tuple(steps), tuple(ends))
+    return _RepeatedNodes(tuple(steps), tuple(ends))
 
 
 def _is_plain(f: Builder, node: Node) -> bool:
@@ -104,7 +104,7 @@ def _is_plain(f: Builder, node: Node) -> bool:
     return named and here and not (node.op.per_use or node.op.source)
 
 
-def _repeated(f: Builder, given: Sequence[str], steps: _Steps) -> Results:
+def _repeated(f: Builder, given: Sequence[str], steps: _RepeatedNodes) -> Results:
     """Add the nodes again, for other given values."""
     names = list(given)
 

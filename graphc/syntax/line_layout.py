@@ -68,7 +68,7 @@ class Row:
 
 
 @dataclass(slots=True, eq=False)
-class _Part:
+class _Phrase:
     """Pieces that are printed on one line if they fit.
 
     free: whether the line may be broken between any two of them.
@@ -173,7 +173,7 @@ def _double_quoted(token: Token) -> str:
 def lay_out(statement: Statement) -> list[Row]:
     """The rows of a statement: one, or more if it is too long or has comments inside."""
     rows: list[Row] = []
-    work = [_Part(statement.indent, statement.pieces, statement.comment)]
+    work = [_Phrase(statement.indent, statement.pieces, statement.comment)]
     while work:
         part = work.pop()
         smaller = _taken_apart(part)
@@ -190,7 +190,7 @@ def _text(pieces: Sequence[Piece]) -> str:
     return "".join(" " + p.text if p.space else p.text for p in pieces).lstrip(" ")
 
 
-def _taken_apart(part: _Part) -> list[_Part]:
+def _taken_apart(part: _Phrase) -> list[_Phrase]:
     """The rows of a part: several if a comment is in it, or if it is too long for one."""
     brackets = list(_outer_brackets(part.pieces))
     commented = [(a, b) for a, b in brackets if _has_comment(part.pieces[a:b])]
@@ -236,54 +236,54 @@ def _operator_cuts(pieces: Sequence[Piece]) -> list[int]:
     return [at for level, at in operators if level == loosest]
 
 
-def _cut(part: _Part, cuts: list[int]) -> list[_Part]:
+def _cut(part: _Phrase, cuts: list[int]) -> list[_Phrase]:
     """The part with a line for each operator."""
     ends = [0, *cuts, len(part.pieces)]
-    parts = [_Part(part.indent, part.pieces[a:b], free=True) for a, b in pairwise(ends)]
+    parts = [_Phrase(part.indent, part.pieces[a:b], free=True) for a, b in pairwise(ends)]
     parts[-1].comment = part.comment
     return parts
 
 
-def _opened(part: _Part, brackets: list[tuple[int, int]]) -> list[_Part]:
+def _opened(part: _Phrase, brackets: list[tuple[int, int]]) -> list[_Phrase]:
     """The part with the content of each of `brackets` on lines of its own."""
-    parts: list[_Part] = []
+    parts: list[_Phrase] = []
     done = 0
     for start, stop in brackets:
         opener, body = part.pieces[start], part.pieces[start + 1 : stop]
-        parts.append(_Part(part.indent, part.pieces[done : start + 1], free=part.free))
+        parts.append(_Phrase(part.indent, part.pieces[done : start + 1], free=part.free))
         _add_body(parts, body, part.indent + INDENT, part.free or opener.text != "{")
         done = stop
-    return [*parts, _Part(part.indent, part.pieces[done:], part.comment, part.free)]
+    return [*parts, _Phrase(part.indent, part.pieces[done:], part.comment, part.free)]
 
 
-def _add_body(parts: list[_Part], body: Sequence[Piece], indent: int, free: bool) -> None:
+def _add_body(parts: list[_Phrase], body: Sequence[Piece], indent: int, free: bool) -> None:
     """Append the content of a bracket: on one line if it fits, else with a line for each item."""
     if not _has_comment(body) and indent + len(_text(body)) <= WIDTH:
-        parts.append(_Part(indent, body, free=free))
+        parts.append(_Phrase(indent, body, free=free))
     else:
         _add_items(parts, body, indent, free)
 
 
-def _add_items(parts: list[_Part], body: Sequence[Piece], indent: int, free: bool) -> None:
+def _add_items(parts: list[_Phrase], body: Sequence[Piece], indent: int, free: bool) -> None:
     """Append each item of a bracket with its comma, its comments above, beside or below it."""
     items = list(_items(body))
     for item in items:
         lead, within, code, late = _comments_apart(item)
         _add_comments(parts, lead, indent)
-        parts += [_Part(indent, [comment]) for comment in within]
+        parts += [_Phrase(indent, [comment]) for comment in within]
         if code:
             comma = [Piece(",", "COMMA", False)] if len(items) > 1 else []
-            parts.append(_Part(indent, [*code, *comma], free=free))
+            parts.append(_Phrase(indent, [*code, *comma], free=free))
         _add_comments(parts, late, indent)
 
 
-def _add_comments(parts: list[_Part], comments: Sequence[Piece], indent: int) -> None:
+def _add_comments(parts: list[_Phrase], comments: Sequence[Piece], indent: int) -> None:
     for comment in comments:
         last = parts[-1]
         if comment.trailing and last.comment is None and last.pieces[-1].role != "comment":
             last.comment = comment.text
         else:
-            parts.append(_Part(indent, [comment]))
+            parts.append(_Phrase(indent, [comment]))
 
 
 def _items(body: Sequence[Piece]) -> Iterator[list[Piece]]:

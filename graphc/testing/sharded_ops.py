@@ -35,7 +35,7 @@ def check_signature(case: Case, signature: Signature, shards: int) -> None:
     """Raise AssertionError unless the op on the shards of `signature` gives the whole value."""
     xs = case.operands()
     whole = case.op.run(*xs)
-    cut = _Cut(case, signature, shards)
+    cut = _SplitCase(case, signature, shards)
     with np.errstate(all="ignore"):  # what the padding does is of no interest
         pieces = [cut.run(i, cut.operands(xs, i)) for i in range(shards)]
     joined = cut.joined(pieces)
@@ -43,7 +43,7 @@ def check_signature(case: Case, signature: Signature, shards: int) -> None:
     np.testing.assert_allclose(joined, whole, rtol=1e-12, atol=1e-12)
 
 
-class _Cut:
+class _SplitCase:
     """A case that is split along one mesh axis. A dim that is a group of factors is split in
     whole units."""
 

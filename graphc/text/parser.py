@@ -80,7 +80,7 @@ def _lark() -> Lark:
 # -- the transformer ----------------------------------------------------------------------------
 
 
-class _Entry(NamedTuple):
+class _Statement(NamedTuple):
     """One statement: its value, its key, and the table of the graph to which it belongs."""
 
     table: str
@@ -107,7 +107,7 @@ class _ToGraph(Transformer[Token, Graph]):
     def start(self, version: Token, graph: Graph) -> Graph:
         return graph
 
-    def graph(self, name: str, mesh: Mesh | None, *entries: _Entry) -> Graph:
+    def graph(self, name: str, mesh: Mesh | None, *entries: _Statement) -> Graph:
         tables: dict[str, dict[str, Any]] = {
             "nodes": {}, "variables": {}, "outputs": {}, "updates": {}, "objectives": {},
         }  # fmt: skip
@@ -146,7 +146,7 @@ class _ToGraph(Transformer[Token, Graph]):
         self, kind: Token, name: str, type: TensorType, of: str | None, no_decay: bool | None,
         order: str | None, fill: _Fill | None, aggregate: str | None, on: str | None,
         sparse: str | None, at: Span | None,
-    ) -> _Entry:  # fmt: skip
+    ) -> _Statement:  # fmt: skip
         if kind not in _KINDS:
             known = "param state slot hyper outer output update minimize"
             raise fail(kind, "G0901", f"no statement begins with '{kind}'", mean(kind, known))
@@ -158,19 +158,19 @@ class _ToGraph(Transformer[Token, Graph]):
             order=_orders(order, kind), aggregation=aggregate or "none", on=on or "write",
             sparse=sparse or "",
         )  # fmt: skip
-        return _Entry("variables", name, variable, kind)
+        return _Statement("variables", name, variable, kind)
 
     def node(
         self, name: Token, type: TensorType, op: Token, operands: tuple[str, ...],
         attributes: Given, *trailers: Any,
-    ) -> _Entry:  # fmt: skip
+    ) -> _Statement:  # fmt: skip
         key = _value_name(name)
         needs, scope, order, because, origin = trailers
         node = Node(
             key, _op(op, attributes), operands, type, scope=scope or "", origin=origin,
             because=because, needs=needs or (), order=_orders(order, name),
         )  # fmt: skip
-        return _Entry("nodes", key, node, name)
+        return _Statement("nodes", key, node, name)
 
     def operands(self, *names: Token | None) -> tuple[str, ...]:
         return tuple(_value_name(x) for x in names if x is not None)
@@ -223,22 +223,22 @@ class _ToGraph(Transformer[Token, Graph]):
     def origin(self, file: str, line: Token, col: Token, length: Token | None) -> Span:
         return Span(file, _int(line), _int(col), 1 if length is None else _int(length))
 
-    def output(self, name: str, value: Token) -> _Entry:
-        return _Entry("outputs", name, _value_name(value), value)
+    def output(self, name: str, value: Token) -> _Statement:
+        return _Statement("outputs", name, _value_name(value), value)
 
-    def update(self, name: str, value: Token) -> _Entry:
-        return _Entry("updates", name, _value_name(value), value)
+    def update(self, name: str, value: Token) -> _Statement:
+        return _Statement("updates", name, _value_name(value), value)
 
     def objective(
         self, loss: Token, optimizer: Any, taken: tuple[str, ...] | None,
         over: tuple[str, ...] | None, order: str | None,
         reduction: str | None, sparse: str | None, every: int | None, at: Span | None,
-    ) -> _Entry:  # fmt: skip
+    ) -> _Statement:  # fmt: skip
         objective = Objective(
             _value_name(loss), optimizer, over or (), _orders(order, loss), at, reduction or "",
             sparse or "", taken or (), every or 1,
         )  # fmt: skip
-        return _Entry("objectives", f"{loss.start_pos}", objective, loss)
+        return _Statement("objectives", f"{loss.start_pos}", objective, loss)
 
     def every(self, steps: Token) -> int:
         return _positive(steps)

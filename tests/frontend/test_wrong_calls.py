@@ -11,7 +11,6 @@ import pytest
 
 import graphc
 from graphc import optim
-from graphc.runtime.data.dataset import from_arrays
 from graphc.support import config
 from graphc.support.errors import GraphcError
 
@@ -124,8 +123,6 @@ def test_integer_keys_in_trees_are_names() -> None:
         lambda: list(graphc.rebatch([[1, 2]], 2)),  # type: ignore[list-item]
         lambda: list(graphc.replica_streams([[{"x": RAGGED}]])),
         lambda: list(graphc.replica_streams([[{0: [1]}], [{"a": [1]}]])),  # type: ignore[dict-item]
-        lambda: from_arrays({"x": RAGGED}),  # type: ignore[dict-item]
-        lambda: from_arrays({"x": np.float32(3)}),  # type: ignore[dict-item]
     ],
 )
 def test_batches_that_are_no_arrays_are_refused(call: Callable[[], Any]) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphc.ir.types import DTYPES, TensorType, parse_types
-from graphc.runtime.data.dataset import Dataset, from_arrays, load
+from graphc.runtime.data.dataset import Dataset, load
 from graphc.runtime.data.sharding import shuffled
 from graphc.support.errors import GraphcError, Span
 
@@ -68,12 +68,6 @@ def test_batches_are_views_unless_they_are_shuffled() -> None:
 def test_arrays_of_different_lengths_are_refused() -> None:
     with pytest.raises(GraphcError, match="differ in their number of examples: {'x': 3, 'y': 4}"):
         Dataset({"x": np.zeros(3), "y": np.zeros(4)})
-
-
-def test_from_arrays_refuses_dtypes_that_graphc_does_not_have() -> None:
-    assert len(from_arrays({"x": np.zeros((3, 2), np.float16)})) == 3
-    with pytest.raises(GraphcError, match="complex128 has no graphc dtype"):
-        from_arrays({"x": np.zeros(3, complex)})
 
 
 # -- files -----------------------------------------------------------------------------------------

@@ -168,7 +168,7 @@ def _expanded(items: list[Item], rank: int) -> list[Item]:
 
 
 @dataclass
-class _Arrays:
+class _IndexArrays:
     """The index arrays of a key: the dims of x that they index, and their position in the
     result."""
 
@@ -186,7 +186,7 @@ def _fancy(f: Builder, x: Value, items: list[Item]) -> Value:
     return f.moveaxis(y, list(range(rank)), [arrays.first_dim + i for i in range(rank)])
 
 
-def _apart(items: list[Item]) -> tuple[list[Item], _Arrays]:
+def _apart(items: list[Item]) -> tuple[list[Item], _IndexArrays]:
     """The key with whole slices in place of arrays, and the arrays.
 
     As in NumPy, an integer counts as an array here, and the dims of arrays that are not adjacent in
@@ -201,10 +201,10 @@ def _apart(items: list[Item]) -> tuple[list[Item], _Arrays]:
         dim += not isinstance(k, int)
     advanced = [i for i, k in enumerate(items) if isinstance(k, int | np.ndarray | Value)]
     adjacent = advanced == list(range(advanced[0], advanced[-1] + 1))
-    return basic, _Arrays(ids, dims, dims[0] if adjacent else 0)
+    return basic, _IndexArrays(ids, dims, dims[0] if adjacent else 0)
 
 
-def _looked_up(f: Builder, x: Value, arrays: _Arrays, order: list[int]) -> Value:
+def _looked_up(f: Builder, x: Value, arrays: _IndexArrays, order: list[int]) -> Value:
     """The dims of the index arrays, then the rest of x."""
     if len(arrays.ids) == 1:
         (d,), (k,) = arrays.dims, arrays.ids

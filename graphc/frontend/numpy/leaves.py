@@ -47,8 +47,14 @@ def leaf_name(kind: str, name: str) -> str:
 
 def kind_of(x: Any) -> str:
     """The type of an object, with the library if it is a known one: `torch.Tensor`."""
+    if _of_graphc_data(x):
+        return "source of data"
     module = type(x).__module__.partition(".")[0]
     return f"{module}.{type(x).__name__}" if module in _CONVERTED else type(x).__name__
+
+
+def _of_graphc_data(x: Any) -> bool:
+    return type(x).__module__.startswith("graphc.data")
 
 
 def _array_type(name: str, x: Any, kind: str) -> TensorType:
@@ -88,7 +94,7 @@ def converted(x: Any) -> str:
             return "a layer is a dataclass with __call__: write @dataclass above its class"
         case _ if hasattr(x, "__next__"):
             return "give one batch: next(iter(batches))"
-        case _ if type(x).__module__.startswith("graphc.data"):
+        case _ if _of_graphc_data(x):
             return "give one batch, an example: source.batches(32).first()"
         case _ if hasattr(x, "dataset") and hasattr(x, "batch_size"):
             return "give one batch, an example: next(iter(loader))"

@@ -177,7 +177,7 @@ class _Visit(NamedTuple):
     join: Join | None = None
 
 
-def _below(visit: _Visit, parts: _Parts, root: str) -> list[_Visit]:
+def _below(visit: _Visit, parts: _Children, root: str) -> list[_Visit]:
     """The children of a container, and then itself again."""
     path, depth, item = visit.path, visit.depth + 1, visit.item
     prefix = path if path or parts.named else root
@@ -214,7 +214,7 @@ def _add_leaf(leaves: dict[str, Any], name: str, item: Any) -> None:
     leaves[name] = item
 
 
-class _Parts(NamedTuple):
+class _Children(NamedTuple):
     """A container's join and its children.
 
     named: whether the container has names for them
@@ -227,28 +227,28 @@ class _Parts(NamedTuple):
     metadata: Sequence[Mapping[str, Any]] = ()
 
 
-def _parts(item: Any, path: str) -> _Parts | None:
+def _parts(item: Any, path: str) -> _Children | None:
     """The parts of a container; None for a leaf."""
     kind: Any = plain_kind(item)
     match item:
         case None:
-            return _Parts(Join(kind, (), lambda _: None))
+            return _Children(Join(kind, (), lambda _: None))
         case dict():
             keys = tuple(_key(k, path) for k in item)
             names = list(item)
             join = Join(kind, keys, lambda xs: dict(zip(names, xs, strict=True)))
-            return _Parts(join, [*item.values()])
+            return _Children(join, [*item.values()])
         case tuple() if _is_namedtuple(kind):
-            return _Parts(Join(kind, kind._fields, lambda xs: kind(*xs)), list(item))
+            return _Children(Join(kind, kind._fields, lambda xs: kind(*xs)), list(item))
         case list() | tuple() if kind in (list, tuple):
-            return _Parts(Join(kind, tuple(map(str, range(len(item)))), kind), list(item), False)
+            return _Children(Join(kind, tuple(map(str, range(len(item)))), kind), list(item), False)
         case _ if dataclasses.is_dataclass(kind) and not isinstance(item, type):
             return _dataclass_parts(item)
         case _:
             return None
 
 
-def _dataclass_parts(item: Any) -> _Parts | None:
+def _dataclass_parts(item: Any) -> _Children | None:
     kind = plain_kind(item)
     if kind in _LEAVES:
         return None
@@ -265,7 +265,7 @@ def _dataclass_parts(item: Any) -> _Parts | None:
         return instance
 
     children = [getattr(item, name) for name in names]
-    return _Parts(Join(kind, names, make), children, metadata=[f.metadata for f in parts])
+    return _Children(Join(kind, names, make), children, metadata=[f.metadata for f in parts])
 
 
 _LEAVES: set[type] = set()

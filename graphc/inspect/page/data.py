@@ -193,17 +193,6 @@ def _changes(before: list[int], after: list[int]) -> Iterable[int | list[int]]:
         yield [start, length]
 
 
-def graph_records(data: dict[str, Any]) -> list[list[list[Any]]]:
-    """The records of every stage's nodes, in order: what a reader of the data does with `order`."""
-    graphs: list[list[int]] = []
-    for stage in data["stages"]:
-        before, after = graphs[-1] if graphs else [], list[int]()
-        for item in stage["order"]:
-            after += [item] if isinstance(item, int) else before[item[0] : item[0] + item[1]]
-        graphs.append(after)
-    return [[data["records"][i] for i in graph] for graph in graphs]
-
-
 def _lowering(x: LoweringStage, tables: _Tables) -> dict[str, Any]:
     return {
         "name": x.name, "purpose": x.purpose, "seconds": round(x.seconds, 6),

@@ -54,7 +54,7 @@ class Bucket(Pass):
         if not self.bytes and (fast or not self.slow):
             return graph
         buckets = [b for b in _buckets(graph, self) if len(b.members) > 1]
-        return _Joined(graph, buckets).run() if buckets else graph
+        return _Bucketing(graph, buckets).run() if buckets else graph
 
 
 @dataclass
@@ -157,7 +157,7 @@ def _rows(graph: Graph, node: Node) -> int:
 
 
 @dataclass
-class _Joined:
+class _Bucketing:
     """The graph being made."""
 
     graph: Graph

@@ -50,7 +50,7 @@ class Alternative:
 
 
 @dataclass(frozen=True)
-class _Step:
+class _NeededConversion:
     """A conversion. shared: whether another node needs it too."""
 
     op: Conversion
@@ -139,7 +139,7 @@ class Alternatives:
 
     def _steps(
         self, search: Search, name: str, signature: Signature, chosen: Signature
-    ) -> Iterator[_Step]:
+    ) -> Iterator[_NeededConversion]:
         """The conversions that are needed if a node runs so."""
         own = Counter(search.asks(name, chosen))
         for x, ask in dict.fromkeys(search.asks(name, signature)):
@@ -150,7 +150,7 @@ class Alternatives:
 
     def _route(
         self, search: Search, x: str, source: State, ask: Ask, shared: bool = False
-    ) -> Iterator[_Step]:
+    ) -> Iterator[_NeededConversion]:
         mesh, axis = self.placed.mesh, search.problem.axis.name
         state, when = search.costs.need(ask)
         at = self._decided.placement(x).with_state(mesh, axis, source)
@@ -160,7 +160,7 @@ class Alternatives:
         t = self.graph[x].tensor.placed(at)
         found = route(t, want, mesh)
         for op, after in found[1] if found else ():
-            yield _Step(op, 0.0 if shared else self._sent(t, op), shared)
+            yield _NeededConversion(op, 0.0 if shared else self._sent(t, op), shared)
             t = t.placed(after)
 
     def _sent(self, t: TensorType, op: Conversion) -> float:

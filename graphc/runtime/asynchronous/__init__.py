@@ -4,7 +4,6 @@
     messages   what they send each other; each message may arrive twice, late, or never
     drivers    what starts the roles and carries their messages, and what follows when one ends
     threads    the driver that runs the roles as threads of one process
-    simulate   one that runs them in virtual time, with delays, drops, duplicates and deaths
     journal    what a server writes down, to come back from it when it was killed
     recordings the recording of a run (which push was applied when), and its replay
 

@@ -7,14 +7,11 @@ and some of those beyond. A checkpoint names them, by the positions behind them.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeVar
 
 from graphc.runtime.data.dataset import Position
 from graphc.support.errors import GraphcError
-
-Part = TypeVar("Part")
 
 
 @dataclass(frozen=True)
@@ -28,13 +25,6 @@ class Ahead:
         """Those that lie behind a position, with more of them."""
         found = {p for p in (*self.after, *more) if _place(p) > _place(position)}
         return Ahead(self.size, tuple(sorted(found, key=_place)))
-
-    def left_out(
-        self, parts: Iterable[tuple[Part, Position]]
-    ) -> Iterator[tuple[Part, Position]]:  # fmt: skip
-        """The batches of a stream without these."""
-        done = set(self.after)
-        return ((part, position) for part, position in parts if position not in done)
 
     def notes(self) -> dict[str, str]:
         """It as a note `ahead`; none if there are none."""

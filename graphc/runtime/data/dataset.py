@@ -325,11 +325,3 @@ def _whole(a: Array) -> Array:
 Reader = Callable[[Path, Mapping[str, TensorType], Collection[str]], dict[str, Array]]
 READERS: dict[str, Reader] = {"npz": _read_npz, "csv": _read_csv}
 COUNTS: dict[str, Callable[[Path], int]] = {"npz": _count_npz, "csv": csv_rows}
-
-
-def from_arrays(arrays: Mapping[str, Array]) -> Dataset:
-    """A dataset of arrays in memory. Raises G0603, G0605."""
-    entries = _arrays(arrays)
-    for a in entries.values():
-        dtype_of(a.dtype)
-    return Dataset(entries)

@@ -23,7 +23,7 @@ from graphc.frontend.language.load import module_of_source
 from graphc.plan.plan import Plan
 from graphc.runtime.asynchronous.drivers import Driver, Roles
 from graphc.runtime.asynchronous.recordings import load
-from graphc.runtime.data.dataset import Dataset, from_arrays
+from graphc.runtime.data.dataset import Dataset
 from graphc.runtime.trainer import Trainer
 from graphc.strategies import parse_strategy
 
@@ -52,7 +52,7 @@ def plan() -> Plan:
 def data(batches: int) -> Dataset:
     r = np.random.default_rng(0)
     x = r.normal(size=(BATCH * batches, 6)).astype(np.float32)
-    return from_arrays({"x": x, "y": np.sin(x[:, :2])})
+    return Dataset({"x": x, "y": np.sin(x[:, :2])})
 
 
 class Watched(RayPlugin):

@@ -15,7 +15,7 @@ import pytest
 from graphc.compiler.driver import stages
 from graphc.frontend.language.load import load_module, module_of_source
 from graphc.inspect.page import History, history_of_change, history_of_graph, record, to_html
-from graphc.inspect.page.data import FIELDS, MOST_SOURCE, graph_records, page_data
+from graphc.inspect.page.data import FIELDS, MOST_SOURCE, page_data
 from graphc.inspect.page.document import SCRIPTS, document
 from graphc.ir.graph import Graph
 from graphc.lowering.kernel_listing import print_kernels
@@ -71,6 +71,17 @@ def plain(graph: Graph) -> list[dict[str, Any]]:
         }
         for n in graph
     ]  # fmt: skip
+
+
+def graph_records(data: dict[str, Any]) -> list[list[list[Any]]]:
+    """The records of every stage's nodes, in order: what a reader of the data does with `order`."""
+    graphs: list[list[int]] = []
+    for stage in data["stages"]:
+        before, after = graphs[-1] if graphs else [], list[int]()
+        for item in stage["order"]:
+            after += [item] if isinstance(item, int) else before[item[0] : item[0] + item[1]]
+        graphs.append(after)
+    return [[data["records"][i] for i in graph] for graph in graphs]
 
 
 def told(data: dict[str, Any]) -> Iterator[list[dict[str, Any]]]:

@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any
 
 import pytest
+import simulated_network
 from simulations import check
 
-from graphc.runtime.asynchronous import simulate
 from graphc.runtime.asynchronous.coordinator import Coordinator, RecordedPush
 from graphc.runtime.asynchronous.messages import ApplyPush, PulledVariables, Snapshot
 from graphc.runtime.asynchronous.server import Server
@@ -69,7 +69,7 @@ def apply_is_not_sent_again(patch: Patch) -> None:
 
 
 def a_worker_does_not_ask_again(patch: Patch) -> None:
-    patch.setattr(simulate.Simulation, "_remind", lambda self: None)
+    patch.setattr(simulated_network.Simulation, "_remind", lambda self: None)
 
 
 def a_server_applies_in_the_order_of_arrival(patch: Patch) -> None:
@@ -132,12 +132,12 @@ def a_server_keeps_its_state_and_drops_later_records(patch: Patch) -> None:
     def read(old: Any, self: Any) -> Any:
         return None if old(self) is None else (old(self)[0], [])
 
-    around(patch, simulate.MemoryJournal, "read", read)
+    around(patch, simulated_network.MemoryJournal, "read", read)
 
 
 def a_snapshot_is_made_a_push_too_late(patch: Patch) -> None:
-    old = simulate.Simulation._snapshot
-    patch.setattr(simulate.Simulation, "_snapshot", lambda self: (
+    old = simulated_network.Simulation._snapshot
+    patch.setattr(simulated_network.Simulation, "_snapshot", lambda self: (
         partial(self.outcome.snapshots.__setitem__, len(self.outcome.entries) - 1)
         if old(self) and len(self.outcome.entries) > 3 else None))  # fmt: skip
 

@@ -6,10 +6,10 @@ from collections import Counter as Histogram
 
 import pytest
 from counters import compute, counters
+from simulated_network import Outcome, Simulation, Weather
 from simulations import check, weather_of
 
 from graphc.runtime.asynchronous.recordings import replay
-from graphc.runtime.asynchronous.simulate import Outcome, Simulation, Weather
 
 QUICK, ALL = 2000, 100_000
 

@@ -28,7 +28,7 @@ from graphc.runtime.asynchronous.worker import Worker
 from graphc.runtime.backends.executor import KernelBackend
 from graphc.runtime.checkpoints.saving import Saved, read
 from graphc.runtime.data.ahead import Ahead, ahead_of
-from graphc.runtime.data.dataset import Dataset, Position, from_arrays
+from graphc.runtime.data.dataset import Dataset, Position
 from graphc.runtime.trainer import Trainer
 from graphc.strategies import parse_strategy
 from graphc.support.errors import GraphcError, GraphcWarning
@@ -57,7 +57,7 @@ def plan(strategy: str) -> plans.Plan:
 def data(n: int = 8 * 25 + 3) -> Dataset:
     random = np.random.default_rng(0)
     x = random.normal(size=(n, 6)).astype(np.float32)
-    return from_arrays({"x": x, "y": np.sin(x[:, :2])})
+    return Dataset({"x": x, "y": np.sin(x[:, :2])})
 
 
 @contextmanager
@@ -133,7 +133,7 @@ def test_each_push_is_of_the_values_that_its_worker_pulled(tmp_path: Path) -> No
     x = random.normal(size=(100, 4)).astype(np.float32)
     y = random.normal(size=100).astype(np.float32)
     with Trainer(compile_module(module_of_source(source), strategy), "reference") as trainer:
-        trainer.fit(from_arrays({"x": x, "y": y}), 8, epochs=4, record=file)
+        trainer.fit(Dataset({"x": x, "y": y}), 8, epochs=4, record=file)
         found = trainer.variables()
         assert trainer.observed is not None
         assert max(trainer.observed.staleness) > 0
@@ -182,7 +182,7 @@ def test_every_example_is_used_once_in_an_epoch() -> None:
         module_of_source(source), parse_strategy("parameter_server(3, 2, staleness=2)")
     )
     with Trainer(made, "reference") as trainer:
-        trainer.fit(from_arrays({"x": np.eye(40, dtype=np.float32)}), 7, epochs=3, shuffle_seed=5)
+        trainer.fit(Dataset({"x": np.eye(40, dtype=np.float32)}), 7, epochs=3, shuffle_seed=5)
         assert np.array_equal(trainer.variables()["seen"], np.full(40, 3.0))
         assert trainer.position.epoch == 3
 
@@ -273,7 +273,7 @@ step count(x: f32[batch, 40]) {
 }
 data train = npz("none.npz", batch=5)
 """
-EYE = from_arrays({"x": np.eye(40, dtype=np.float32)})
+EYE = Dataset({"x": np.eye(40, dtype=np.float32)})
 
 
 class Overtaking(ThreadsPlugin):

@@ -57,12 +57,12 @@ def print_links(module: ir.Module, kernel: IndexLinks, name: str) -> ir.Function
     for attribute in ("noinline", "nounwind"):
         function.attributes.add(attribute)
     p = host_printer(ir.IRBuilder(function.append_basic_block("entry")))
-    _LinkPrinter(p, kernel).run()
+    _IndexLinkPrinter(p, kernel).run()
     p.b.ret_void()
     return function
 
 
-class _LinkPrinter:
+class _IndexLinkPrinter:
     """Prints the loop over all positions. A slot holds 1 + the last position of its index, or 0."""
 
     def __init__(self, p: Printer, kernel: IndexLinks) -> None:

@@ -102,7 +102,7 @@ class WideRows:
 
     def strip(self, point: LoopPoint, first: ir.Value, stop: ir.Value) -> None:
         """The rows from first to stop: whole groups of vectors, at most `width` entries."""
-        groups = _Groups(self, point, first, self.p.b.sub(stop, first))
+        groups = _VectorGroups(self, point, first, self.p.b.sub(stop, first))
         totals = groups.arrays()
         groups.clear(totals)
         self._axis(0, groups, {}, totals)
@@ -127,7 +127,7 @@ class WideRows:
 
     # -- the axes of the columns, as in `Columns.axis` ---------------------------------------------
 
-    def _axis(self, k: int, groups: _Groups, at: dict[int, ir.Value], into: Arrays) -> None:
+    def _axis(self, k: int, groups: _VectorGroups, at: dict[int, ir.Value], into: Arrays) -> None:
         """Column axis k and all inside of it, added to sums in memory."""
         if k:
             fresh = groups.arrays()
@@ -137,7 +137,7 @@ class WideRows:
         else:
             self._blocks(k, groups, at, into)
 
-    def _blocks(self, k: int, groups: _Groups, at: dict[int, ir.Value], into: Arrays) -> None:
+    def _blocks(self, k: int, groups: _VectorGroups, at: dict[int, ir.Value], into: Arrays) -> None:
         """As in `Columns.blocks`."""
         n = self.nest.columns[k]
         if n <= 2 * BLOCK:
@@ -154,8 +154,8 @@ class WideRows:
         self.p.loop(0, n, block, one)
 
     def _chain(
-        self, k: int, groups: _Groups, at: dict[int, ir.Value], start: ir.Value, stop: ir.Value,
-        into: Arrays,
+        self, k: int, groups: _VectorGroups, at: dict[int, ir.Value], start: ir.Value,
+        stop: ir.Value, into: Arrays,
     ) -> None:  # fmt: skip
         """Entries of an axis one after the other."""
         axis = len(self.nest.rows) + k
@@ -170,7 +170,7 @@ class WideRows:
         self.p.loop(start, stop, 1, turn)
 
     def _cells(
-        self, points: Sequence[LoopPoint], groups: _Groups, group: ir.Value, into: Arrays
+        self, points: Sequence[LoopPoint], groups: _VectorGroups, group: ir.Value, into: Arrays
     ) -> None:
         """A column of a group of vectors."""
         for code in self.phase.code[:-1]:
@@ -180,7 +180,7 @@ class WideRows:
 
 
 @dataclass(frozen=True)
-class _Groups:
+class _VectorGroups:
     """The groups of vectors of a strip of so many entries, and their sums on the stack."""
 
     rows: WideRows
