@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from graphc.cli.drivers import keep
+from graphc.cli.options import Command, added, keep
 
 if TYPE_CHECKING:
     from graphc.frontend.module import Module
     from graphc.plan.plan import Plan
     from graphc.strategies import Strategy
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def _read(context: click.Context, option: click.Parameter, value: Any) -> None:
@@ -28,23 +25,23 @@ def _read(context: click.Context, option: click.Parameter, value: Any) -> None:
     keep(context, option, value)
 
 
+OPTIONS = (
+    click.option(
+        "--deny", multiple=True, metavar="BUDGET", expose_value=False, callback=_read,
+        help="Fail if a step has such a collective: 'all_gather > 8MB', 'any >= 1MiB', or "
+        "all_to_all for none at all. The bytes are those that a device sends for it in a step. "
+        "May be repeated.",
+    ),
+    click.option(
+        "--max-comm", metavar="SIZE", expose_value=False, callback=_read,
+        help="Fail if a device sends more than this in a step, such as 50MB.",
+    ),
+)  # fmt: skip
+
+
 def budget_options(command: Command) -> Command:
     """Add the options to a command; `check_chosen_budgets` reads them."""
-    options: list[Callable[[Command], Command]] = [
-        click.option(
-            "--deny", multiple=True, metavar="BUDGET", expose_value=False, callback=_read,
-            help="Fail if a step has such a collective: 'all_gather > 8MB', 'any >= 1MiB', or "
-            "all_to_all for none at all. The bytes are those that a device sends for it in a step. "
-            "May be repeated.",
-        ),
-        click.option(
-            "--max-comm", metavar="SIZE", expose_value=False, callback=_read,
-            help="Fail if a device sends more than this in a step, such as 50MB.",
-        ),
-    ]  # fmt: skip
-    for option in reversed(options):
-        command = option(command)
-    return command
+    return added(command, OPTIONS)
 
 
 def has_budgets() -> bool:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from graphc.cli.run import backend_option, in_json
+from graphc.cli.options import backend_option
+from graphc.cli.printing import in_json
 from graphc.support.units import size_text, time_text
 
 if TYPE_CHECKING:

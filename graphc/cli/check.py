@@ -13,7 +13,8 @@ from graphc.cli import completion
 from graphc.cli.budgets import budget_options, check_chosen_budgets, has_budgets
 from graphc.cli.job import CommandJob, in_job, transport_option
 from graphc.cli.launch import Launchable, several_launch_options
-from graphc.cli.run import in_json, seed_option
+from graphc.cli.options import seed_option
+from graphc.cli.printing import in_json, shown_warnings
 
 if TYPE_CHECKING:
     from graphc.frontend.module import DataSpec, Module
@@ -88,7 +89,6 @@ def check_command(
 
     If FILE has no `minimize`, what it reports is compared instead, batch by batch.
     """
-    from graphc.cli.run import shown_warnings
     from graphc.frontend.language.load import load_module
 
     with shown_warnings():

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 import click
 
 from graphc.cli import completion
+from graphc.cli.data_files import no_training_data
 from graphc.cli.file_arguments import OutputPath
-from graphc.cli.run import backend_option, in_json, seed_option
+from graphc.cli.options import backend_option, bytes_of, seed_option
+from graphc.cli.printing import in_json, shown_warnings
 
 if TYPE_CHECKING:
     from graphc.comparison.measure import Batch
@@ -68,7 +70,6 @@ def compare_command(
     The devices are threads of this machine: on one with more cores, or on several, other strategies
     may be the fastest.
     """
-    from graphc.cli.run import bytes_of, shown_warnings
     from graphc.comparison.candidates import candidates
     from graphc.comparison.comparison import advised
     from graphc.comparison.measure import Runs, measure
@@ -118,8 +119,7 @@ def _batches(module: Module, steps: int) -> Sequence[Batch]:
         text = f"there is nothing to compare: the step '{module.name}' has no `minimize`"
         raise GraphcError("G0819", text, help="write `minimize loss with sgd(0.1)`")
     if spec is None:
-        help = 'write data train = npz("file.npz", batch=256) into the program'
-        raise GraphcError("G0607", "the program names no data to train on", help=help)
+        raise no_training_data()
     types = {name: node.tensor for name, node in module.train.inputs.items()}
     data = load(spec.kind, spec.path, types, spec.origin)
     batches = take(data, spec.batch, steps, spec.shuffle_seed)

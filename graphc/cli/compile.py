@@ -9,26 +9,15 @@ import click
 
 from graphc.cli.budgets import budget_options
 from graphc.cli.file_arguments import OutputPath
-from graphc.cli.run import (
-    backend_option,
-    bucket_option,
-    order_option,
-    peak_option,
-    plan_of,
-    seed_option,
-    sparse_option,
-    strategy_option,
-)
+from graphc.cli.given_step import GivenStep, plan_of, step_options
+from graphc.cli.options import backend_option, bucket_option, peak_option, seed_option
 
 if TYPE_CHECKING:
     from graphc.plan.plan import Plan
 
 
 @click.command("compile")
-@click.argument("file", type=click.Path(path_type=Path))
-@strategy_option
-@order_option
-@sparse_option
+@step_options
 @peak_option
 @budget_options
 @bucket_option
@@ -39,8 +28,8 @@ if TYPE_CHECKING:
     help="File to write. Default: FILE with the suffix .plan.",
 )  # fmt: skip
 def compile_command(
-    file: Path, strategy: str | None, order: str | None, sparse: str | None, peak: str | None,
-    bucket: int, seed: int | None, backend: str, output: Path | None,
+    step: GivenStep, peak: str | None, bucket: int, seed: int | None, backend: str,
+    output: Path | None,
 ) -> None:  # fmt: skip
     """Compile FILE (.gc) to a plan, which runs without the source: graphc run FILE.plan.
 
@@ -55,10 +44,8 @@ def compile_command(
     if output is not None:
         check_writable(output, "G0507")
     made_for = plugins.backend(backend)
-    plan = plan_of(
-        file, strategy, peak, order, bucket, sparse=sparse, seed=seed, backend=backend, anew=True
-    )
-    target = output or file.with_suffix(".plan")
+    plan = plan_of(step, seed, peak=peak, bucket=bucket, backend=backend, anew=True)
+    target = output or step.file.with_suffix(".plan")
     plan.save(target)
     train, n, used = plan.training, plan.devices, programs_used(plan)
     taken = footprints(plan, made_for, used)

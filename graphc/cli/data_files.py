@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from graphc.support.errors import GraphcError
+
 if TYPE_CHECKING:
     from graphc.ir.types import TensorType
     from graphc.plan.plan import Plan
@@ -28,7 +30,6 @@ def load_data(plan: Plan, name: str) -> tuple[Dataset, dict[str, Any]] | None:
     Raises G0507 if the specification in the plan is incomplete.
     """
     from graphc.runtime.data.dataset import load
-    from graphc.support.errors import GraphcError
 
     spec = _specified(plan, name)
     if spec is None:
@@ -39,10 +40,23 @@ def load_data(plan: Plan, name: str) -> tuple[Dataset, dict[str, Any]] | None:
     return load(spec["kind"], spec["path"], program.inputs), spec
 
 
+def training_data(plan: Plan) -> tuple[Dataset, dict[str, Any]]:
+    """The data to train on, with its specification. Raises G0607 if the program names none."""
+    found = load_data(plan, "train")
+    if found is None:
+        raise no_training_data()
+    return found
+
+
+def no_training_data() -> GraphcError:
+    """The error of a program that names no data to train on."""
+    help = 'write data train = npz("file.npz", batch=256) into the program'
+    return GraphcError("G0607", "the program names no data to train on", help=help)
+
+
 def _specified(plan: Plan, name: str) -> dict[str, Any] | None:
     """The specification of a dataset. Raises G0507 if it is incomplete."""
     from graphc.plan.check.plans import DATA
-    from graphc.support.errors import GraphcError
 
     spec: dict[str, Any] | None = plan.data.get(name)
     lacking = [key for key in DATA if spec is not None and key not in spec]
@@ -61,7 +75,6 @@ def examples_to_run(
     G0607 if there is neither, and G0601-G0605.
     """
     from graphc.runtime.data.dataset import load, load_files
-    from graphc.support.errors import GraphcError
 
     spec = _specified(plan, "test")
     batch = next((t.shape[0] for t in inputs.values() if t.extent(0)), 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,9 @@ import click
 
 from graphc.cli import completion
 from graphc.cli.file_arguments import OutputPath
-from graphc.cli.run import backend_option, order_option, shown_warnings, sparse_option
+from graphc.cli.given_step import GivenStep, order_option, sparse_option
+from graphc.cli.options import backend_option
+from graphc.cli.printing import shown_warnings
 
 if TYPE_CHECKING:
     from graphc.inspect.difference.sides import ComparedStep
@@ -66,10 +69,8 @@ def diff_command(
     try:
         with shown_warnings():
             made_for = plugins.backend(backend)
-            how = order, sparse, program
-            plans = ".plan" in (a.suffix, b.suffix if b else "")
-            one = _side(a, first, how, made_for, b is None, plans)
-            other = _side(b or a, second, how, made_for, b is None, plans)
+            steps = [GivenStep(a, first, order, sparse), GivenStep(b or a, second, order, sparse)]
+            one, other = _sides(steps, program, made_for)
             found = difference(one, other)
             if page is not None:
                 _write_page(page, one, other)
@@ -81,31 +82,36 @@ def diff_command(
         raise click.exceptions.Exit(DIFFERENT)
 
 
+def _sides(steps: Sequence[GivenStep], program: str, backend: Backend) -> Iterator[ComparedStep]:
+    """What is compared: plans if one of the files is a plan."""
+    one_file = len({step.file for step in steps}) == 1
+    plans = any(step.file.suffix == ".plan" for step in steps)
+    for step in steps:
+        file = "" if one_file and step.strategy else str(step.file)
+        yield _side(
+            " under ".join(filter(None, [file, step.strategy])), step, program, backend, plans
+        )
+
+
 def _side(
-    file: Path, strategy: str | None, how: tuple[str | None, str | None, str], backend: Backend,
-    one_file: bool, plans: bool,
-) -> ComparedStep:  # fmt: skip
-    """What is compared; plans: as a plan, since the other one is."""
+    label: str, step: GivenStep, program: str, backend: Backend, as_plan: bool
+) -> ComparedStep:
     from graphc.cli.file_arguments import read_text
     from graphc.compiler.driver import compile_module
-    from graphc.frontend.language.load import load_module
     from graphc.inspect.difference import sides
     from graphc.plan.plan import load
-    from graphc.strategies import parse_strategy
     from graphc.verify.reading import read_ir
 
-    order, sparse, program = how
-    label = strategy if one_file and strategy else str(file)
-    if file.suffix == ".plan":
-        return sides.of_plan(label, load(file), backend)
-    if file.suffix == ".gir":
-        return sides.of_graph(label, read_ir(read_text(file), str(file)))
-    module = load_module(file).ordered(order or "").with_sparse(sparse or "")
-    chosen = parse_strategy(strategy) if strategy else None
-    label = label if one_file or strategy is None else f"{label} under {strategy}"
-    if plans:
-        return sides.of_plan(label, compile_module(module, chosen), backend)
-    return sides.of_module(label, module, chosen, backend, program)
+    file = step.file
+    match file.suffix:
+        case ".plan":
+            return sides.of_plan(str(file), load(file), backend)
+        case ".gir":
+            return sides.of_graph(str(file), read_ir(read_text(file), str(file)))
+        case _ if as_plan:
+            return sides.of_plan(label, compile_module(*step.read()), backend)
+        case _:
+            return sides.of_module(label, *step.read(), backend, program)
 
 
 def _write_page(page: Path, one: ComparedStep, other: ComparedStep) -> None:

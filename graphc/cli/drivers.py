@@ -2,45 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
+
+from graphc.cli.options import Command, added, keep
 
 if TYPE_CHECKING:
     from graphc.runtime.asynchronous.drivers import DriverPlugin
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-def keep(context: click.Context, option: click.Parameter, value: Any) -> None:
-    """Keep the value, for `chosen_driver` or so: a command has enough parameters of its own."""
-    context.meta[f"graphc.{option.name}"] = value
+OPTIONS = (
+    click.option(
+        "--driver", default="threads", show_default=True, expose_value=False, callback=keep,
+        help="Where the servers and workers of an asynchronous strategy run: threads of this "
+        "process, or ray; `graphc backends` lists the drivers.",
+    ),
+    click.option(
+        "--driver-address", metavar="ADDRESS", expose_value=False, callback=keep,
+        help="Cluster that the driver connects to, such as 10.0.0.1:6379, or auto. Default: "
+        "processes on this machine.",
+    ),
+    click.option(
+        "--journals", type=click.Path(path_type=Path), expose_value=False, callback=keep,
+        help="Folder for the servers' journals, from which a server that is killed comes back. "
+        "All machines of a cluster must have it. Default: a temporary one.",
+    ),
+)  # fmt: skip
 
 
 def driver_options(command: Command) -> Command:
     """Add the options to a command; `chosen_driver` reads them."""
-    options: list[Callable[[Command], Command]] = [
-        click.option(
-            "--driver", default="threads", show_default=True, expose_value=False, callback=keep,
-            help="Where the servers and workers of an asynchronous strategy run: threads of this "
-            "process, or ray; `graphc backends` lists the drivers.",
-        ),
-        click.option(
-            "--driver-address", metavar="ADDRESS", expose_value=False, callback=keep,
-            help="Cluster that the driver connects to, such as 10.0.0.1:6379, or auto. Default: "
-            "processes on this machine.",
-        ),
-        click.option(
-            "--journals", type=click.Path(path_type=Path), expose_value=False, callback=keep,
-            help="Folder for the servers' journals, from which a server that is killed comes back. "
-            "All machines of a cluster must have it. Default: a temporary one.",
-        ),
-    ]  # fmt: skip
-    for option in reversed(options):
-        command = option(command)
-    return command
+    return added(command, OPTIONS)
 
 
 def chosen_driver() -> str | DriverPlugin:

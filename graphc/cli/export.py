@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from graphc.cli.checkpoint_options import load_names_option, load_option, resume_option
 from graphc.cli.file_arguments import OutputPath
+from graphc.cli.given_step import GivenStep, plan_of
 from graphc.cli.imports import import_option
-from graphc.cli.run import seed_option
+from graphc.cli.options import seed_option
+from graphc.cli.printing import shown_warnings
+from graphc.cli.start_options import FirstValues, start_options
 
 if TYPE_CHECKING:
     from graphc.export.onnx_file import PredictionGraph
     from graphc.plan.plan import Plan
-    from graphc.runtime.checkpoints.saving import Saved
+
+FOR_WEIGHTS = ("file", "output", "names")  # what may be given with a checkpoint
 
 
 @click.command("export")
@@ -34,14 +37,13 @@ if TYPE_CHECKING:
     "--report", "reports", multiple=True, metavar="NAME",
     help="A report that the ONNX model gives; may be repeated. Default: those that are arrays.",
 )  # fmt: skip
-@resume_option
-@load_option
-@load_names_option
+@start_options
 @seed_option
 @import_option
 def export_command(
-    file: Path, output: Path, names: Path | None, reports: tuple[str, ...], **weights: Any
-) -> None:
+    file: Path, output: Path, names: Path | None, reports: tuple[str, ...], start: FirstValues,
+    seed: int | None,
+) -> None:  # fmt: skip
     """Write a model, or weights, for other programs.
 
     Of a .gc file or a plan, an ONNX model of what `graphc predict` computes, with the weights of
@@ -51,33 +53,31 @@ def export_command(
     from graphc.support.files import check_writable
 
     model = file.suffix in (".gc", ".plan")
-    _check_options(model, file, output, names, reports, weights)
+    _check_options(model, file, output, names)
     check_writable(output, "G0512" if model else "G0509")
     if model:
-        click.echo(f"wrote {output}: {_write_model(file, output, reports, **weights)}")
+        click.echo(f"wrote {output}: {_write_model(file, output, reports, start, seed)}")
     else:
         _write_weights(file, output, names)
         click.echo(f"wrote {output}")
 
 
-def _check_options(
-    model: bool, file: Path, output: Path, names: Path | None, reports: tuple[str, ...],
-    weights: dict[str, Any],
-) -> None:  # fmt: skip
+def _check_options(model: bool, file: Path, output: Path, names: Path | None) -> None:
     """Refuse options that say nothing of what is written."""
     if output.suffix == (".safetensors" if model else ".onnx"):
         text = f"'{output}': a .gc file or a plan is written as .onnx, a checkpoint as .safetensors"
         raise click.BadParameter(text, param_hint="--output")
     if model and names is not None:
         raise click.UsageError("--names is for the weights of a checkpoint; see --load-names")
-    given = [o for o, x in (("--report", reports), *weights.items()) if x not in (None, ())]
-    if not model and given:
-        option = f"--{given[0].strip('-').replace('_', '-')}"
-        raise click.UsageError(f"{option} is for a model: '{file}' is no .gc file and no plan")
+    context = click.get_current_context()
+    for option in context.command.params if not model else ():
+        name, default = option.name or "", click.core.ParameterSource.DEFAULT
+        if name not in FOR_WEIGHTS and context.get_parameter_source(name) is not default:
+            text = f"{option.opts[0]} is for a model: '{file}' is no .gc file and no plan"
+            raise click.UsageError(text)
 
 
 def _write_weights(checkpoint: Path, output: Path, names: Path | None) -> None:
-    from graphc.cli.run import shown_warnings
     from graphc.runtime.checkpoints.weights import read_names, read_weights, write_weights
 
     with shown_warnings():
@@ -86,45 +86,33 @@ def _write_weights(checkpoint: Path, output: Path, names: Path | None) -> None:
 
 
 def _write_model(
-    file: Path, output: Path, reports: tuple[str, ...], resume: Path | None, load: Path | None,
-    load_names: Path | None, seed: int | None,
-) -> str:  # fmt: skip
+    file: Path, output: Path, reports: tuple[str, ...], start: FirstValues, seed: int | None
+) -> str:
     """Write an ONNX model, and say what it takes and gives."""
-    from graphc.cli.checkpoint_options import resumed_training, start_from
-    from graphc.cli.run import shown_warnings
     from graphc.export.onnx_file import write_onnx
     from graphc.runtime.trainer import Trainer
 
-    if resume and load:
-        raise click.UsageError("give --resume or --load, not both")
-    initial = "note: the weights are initial values: give --resume or --load"
+    start.read()
     with shown_warnings():
-        resumed = resumed_training(resume, None)
-        plan, predicts = _predicting(file, reports, seed, resumed)
+        plan, predicts = _predicting(file, reports, start.seed(seed, file))
         with Trainer(plan) as trainer:
-            if resumed is not None and resume is not None:
-                trainer.take_up(resumed, resume)
-            start_from(trainer, load, load_names)
+            start.give(trainer)
             values = trainer.variables()
-            if resume is None and load is None and trainer.variables("param"):
-                click.echo(initial, err=True)
+            start.note_initial(trainer)
         write_onnx(output, predicts, values)
     return predicts.signature
 
 
 def _predicting(
-    file: Path, reports: tuple[str, ...], seed: int | None, resumed: Saved | None
+    file: Path, reports: tuple[str, ...], seed: int | None
 ) -> tuple[Plan, PredictionGraph]:
     """A plan that holds the variables, and what is exported."""
-    from graphc.cli.run import plan_of
     from graphc.compiler.driver import compile_module
     from graphc.export.onnx_file import PredictionGraph
     from graphc.frontend.language.load import load_module
 
     if file.suffix == ".plan":
-        plan = plan_of(file, None, None, seed=seed)
+        plan = plan_of(GivenStep(file), seed)
         return plan, PredictionGraph.of_plan(plan, reports)
-    if seed is None and resumed is not None:
-        seed = resumed.seed
     module = load_module(file, seed=seed or 0)
     return compile_module(module), PredictionGraph.of_module(module, reports)

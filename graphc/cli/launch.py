@@ -6,11 +6,12 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-F = TypeVar("F", bound=Callable[..., Any])
+from graphc.cli.options import Command, added
+
 HASH = re.compile(rb'(?:one hash: |"hash": ")([0-9a-f]{64})')  # in what `check --bits` prints
 
 
@@ -60,23 +61,20 @@ RESTARTS = click.option(
 NAMES = ("launch", "hosts", "processes", "heartbeat", "deadline", "restarts")
 
 
-def launch_options(command: F) -> F:
+def launch_options(command: Command) -> Command:
     """The options of --launch, for a command of the class Launchable."""
-    for option in reversed(OPTIONS):
-        command = option(command)
-    return command
+    return added(command, OPTIONS)
 
 
-def restarting_launch_options(command: F) -> F:
+def restarting_launch_options(command: Command) -> Command:
     """The same, for a command that writes checkpoints."""
     return launch_options(RESTARTS(command))
 
 
-def several_launch_options(command: F) -> F:
+def several_launch_options(command: Command) -> Command:
     """The same, for a command of which one job after the other runs with other numbers."""
-    for option in reversed(OPTIONS):
-        command = (COUNTS if option is OPTIONS[NAMES.index("processes")] else option)(command)
-    return command
+    one = OPTIONS[NAMES.index("processes")]
+    return added(command, [COUNTS if option is one else option for option in OPTIONS])
 
 
 class Launchable(click.Command):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ import click
 
 from graphc.cli.file_arguments import OutputPath
 from graphc.cli.job import is_silent
+from graphc.cli.options import Command, added
 
 if TYPE_CHECKING:
     from graphc.runtime.callbacks.base import Callback
@@ -42,11 +42,9 @@ OPTIONS = (
 )  # fmt: skip
 
 
-def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def log_options(command: Command) -> Command:
     """Add the options to a command."""
-    for option in reversed(OPTIONS):
-        command = option(command)
-    return command
+    return added(command, OPTIONS)
 
 
 def log_callbacks(log: Path | None, tensorboard: Path | None) -> list[Callback]:

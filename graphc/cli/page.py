@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from graphc.cli.file_arguments import read_text
-from graphc.cli.run import shown_warnings
+from graphc.cli.given_step import GivenStep
+from graphc.cli.printing import shown_warnings
 from graphc.support.files import write_whole
 
 if TYPE_CHECKING:
@@ -24,17 +25,13 @@ class PageView(NamedTuple):
     profile: Path | None = None
 
 
-def write_page(
-    file: Path, strategy: str | None, order: str | None, sparse: str | None, view: PageView,
-    program: str, output: Path | None,
-) -> None:  # fmt: skip
+def write_page(step: GivenStep, view: PageView, program: str, output: Path | None) -> None:
     """Write the page of a .gc or .gir file, by default into the current folder, as FILE's
     name with .html."""
-    from graphc.frontend.language.load import load_module
     from graphc.inspect.page import history_of_graph, record, stage_names, to_html
-    from graphc.strategies import parse_strategy
     from graphc.verify.reading import read_ir
 
+    file = step.file
     match file.suffix:
         case ".plan":
             raise click.UsageError(
@@ -44,9 +41,7 @@ def write_page(
             history = history_of_graph(read_ir(read_text(file), str(file)))
         case _:
             with shown_warnings():
-                module = load_module(file).ordered(order or "").with_sparse(sparse or "")
-                chosen = parse_strategy(strategy) if strategy else None
-                history = record(module, chosen, program)
+                history = record(*step.read(), program)
     if view.after and view.after not in (known := stage_names(history)):
         raise click.UsageError(f"no pass '{view.after}' ran; known: {', '.join(known)}")
     measured = _measured(view.profile, history) if view.profile else None

@@ -6,37 +6,35 @@ In a job of several processes all of them compute, process 0 prints and writes.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from graphc.cli.checkpoint_options import load_names_option, load_option, resume_option
 from graphc.cli.data_files import data_option, examples_to_run
 from graphc.cli.file_arguments import OutputPath, check_not_read
+from graphc.cli.given_step import GivenStep, file_argument, plan_of, strategy_option
 from graphc.cli.imports import import_option
 from graphc.cli.job import CommandJob, in_job, transport_option
 from graphc.cli.launch import Launchable, launch_options
-from graphc.cli.run import backend_option, in_json, plan_of, seed_option, strategy_option
+from graphc.cli.options import Command, added, backend_option, seed_option
+from graphc.cli.printing import in_json, shown_warnings
+from graphc.cli.start_options import FirstValues, start_options
 
 if TYPE_CHECKING:
     from graphc.runtime.trainer import Trainer
 
 OPTIONS = (
-    click.argument("file", type=click.Path(path_type=Path)),
-    strategy_option, data_option, resume_option, load_option, load_names_option, seed_option,
-    backend_option, transport_option, import_option,
+    file_argument, strategy_option, data_option, start_options, seed_option, backend_option,
+    transport_option, import_option,
 )  # fmt: skip
 
 
-def forward_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def forward_options(command: Command) -> Command:
     """Add the argument and the options that both commands have."""
-    command = launch_options(command)
-    for option in reversed(OPTIONS):
-        command = option(command)
-    return command
+    return added(launch_options(command), OPTIONS)
 
 
 @click.command("predict", cls=Launchable)
@@ -102,27 +100,19 @@ def evaluate_command(
 
 @contextmanager
 def _trainer(
-    running: CommandJob, file: Path, strategy: str | None, resume: Path | None, load: Path | None,
-    load_names: Path | None, seed: int | None, backend: str,
+    running: CommandJob, file: Path, strategy: str | None, start: FirstValues, seed: int | None,
+    backend: str,
 ) -> Iterator[Trainer]:  # fmt: skip
     """The file's step with its weights. Says so if they are the initial ones."""
-    from graphc.cli.checkpoint_options import resumed_training, start_from
-    from graphc.cli.run import shown_warnings
     from graphc.runtime.trainer import Trainer
 
-    if resume and load:
-        raise click.UsageError("give --resume or --load, not both")
-    with shown_warnings():
-        resumed = resumed_training(resume, None, running.processes)
-    if seed is None and resumed is not None and file.suffix != ".plan":
-        seed = resumed.seed
-    made = running.plan(lambda: plan_of(file, strategy, None, seed=seed, backend=backend))
+    start.read(processes=running.processes)
+    step, seed = GivenStep(file, strategy), start.seed(seed, file)
+    made = running.plan(lambda: plan_of(step, seed, backend=backend))
     with Trainer(made, backend, transport=running.transport) as trainer, shown_warnings():
-        if resumed is not None and resume is not None:
-            trainer.take_up(resumed, resume)
-        start_from(trainer, load, load_names)
-        if resume is None and load is None and trainer.variables("param") and running.speaks:
-            click.echo("note: the weights are initial values: give --resume or --load", err=True)
+        start.give(trainer)
+        if running.speaks:
+            start.note_initial(trainer)
         yield trainer
 
 

@@ -12,8 +12,9 @@ import click
 from graphc.cli import completion
 from graphc.cli.budgets import budget_options, has_budgets
 from graphc.cli.file_arguments import OutputPath, read_text
+from graphc.cli.given_step import GivenStep, plan_of, step_options
 from graphc.cli.page import PageView, write_page
-from graphc.cli.run import order_option, plan_of, shown_warnings, sparse_option, strategy_option
+from graphc.cli.printing import shown_warnings
 from graphc.support.files import write_whole
 
 if TYPE_CHECKING:
@@ -29,10 +30,7 @@ output_option = click.option(
 
 
 @click.command("show")
-@click.argument("file", type=click.Path(path_type=Path))
-@strategy_option
-@order_option
-@sparse_option
+@step_options
 @click.option(
     "--after", default="partition", show_default=True, shell_complete=completion.passes,
     help="Pass to stop after; 'source' is the graph as written. A stage of the lowering to kernels "
@@ -68,9 +66,8 @@ output_option = click.option(
 @click.option("--diff", is_flag=True, help="Print what the pass changed, as a diff of the IR text.")
 @output_option
 def show_command(
-    file: Path, strategy: str | None, order: str | None, sparse: str | None, after: str, form: str,
-    level: str | None, program: str, kernels: bool, target: str, profile: Path | None,
-    diff: bool, output: Path | None,
+    step: GivenStep, after: str, form: str, level: str | None, program: str, kernels: bool,
+    target: str, profile: Path | None, diff: bool, output: Path | None,
 ) -> None:  # fmt: skip
     """Print or draw the graph of FILE (.gc) after a compiler pass.
 
@@ -79,50 +76,62 @@ def show_command(
     with the nodes that were fused into it, and the instructions that run in Python. --after nodes,
     fuse, checks, kernels, row-tiling or library prints how they came about.
     """
-    from graphc.inspect import FORMATS, Level
     from graphc.lowering.lower import STAGES
+
+    kernels = kernels or after in STAGES
+    _check_together(step.file, form, level, kernels)
+    if has_budgets() and step.file.suffix != ".gir":
+        plan_of(step)  # it checks them
+    if form == "html":
+        view = PageView(_given("after") or "", level or "", profile)
+        return write_page(step, view, program, output)
+    if kernels:
+        text = _kernels(step, program, after if after in STAGES else "memory", target)
+    elif step.file.suffix == ".plan":
+        text = _instructions(step.file, program)
+    else:
+        text = _graph(step, after, program, form, level, diff)
+    return _write(text, output)
+
+
+def _check_together(file: Path, form: str, level: str | None, kernels: bool) -> None:
+    """Refuse options that don't go together."""
+    from graphc.inspect import FORMATS
+
+    wrong = ""
+    if form == "html":
+        if _given("diff") or _given("kernels"):
+            wrong = "the page has all passes and kernels: leave out --diff, --kernels"
+    else:
+        _check_given(file, kernels)
+        if _given("profile"):
+            wrong = "--profile belongs to the page: give --format html, too"
+        elif _given("target") and not kernels:
+            wrong = "--target is for kernels: give --kernels, too"
+        elif form not in FORMATS:
+            wrong = f"there is no format '{form}'; known: {', '.join(FORMATS)}, html"
+        elif level and form == "ir":
+            wrong = "--level is for pictures: give --format svg or html, too"
+        elif kernels and file.suffix == ".gir":
+            wrong = "a graph in text form has no kernels; give a .gc file or a .plan"
+    if wrong:
+        raise click.UsageError(wrong)
+
+
+def _graph(
+    step: GivenStep, after: str, program: str, form: str, level: str | None, diff: bool
+) -> str:
+    """The graph of a .gir file, or after a pass; or what the pass changed."""
+    from graphc.inspect import FORMATS, Level
     from graphc.verify.reading import read_ir
 
-    if form != "html":
-        _check_given(file, kernels or after in STAGES)
-    if has_budgets() and file.suffix != ".gir":
-        plan_of(file, strategy, None, order, sparse=sparse)  # it checks them
-    if form == "html":
-        if diff or kernels:
-            raise click.UsageError(
-                "the page has all passes and kernels: leave out --diff, --kernels"
-            )
-        view = PageView(_given("after") or "", level or "", profile)
-        write_page(file, strategy, order, sparse, view, program, output)
-        return
-    if profile:
-        raise click.UsageError("--profile belongs to the page: give --format html, too")
-    kernels = kernels or after in STAGES
-    if _given("target") and not kernels:
-        raise click.UsageError("--target is for kernels: give --kernels, too")
-
-    if form not in FORMATS:
-        raise click.UsageError(f"there is no format '{form}'; known: {', '.join(FORMATS)}, html")
-    if level and form == "ir":
-        raise click.UsageError("--level is for pictures: give --format svg or html, too")
     depth = Level(level) if level else None
-    match file.suffix:
-        case ".gir" if kernels:
-            raise click.UsageError(
-                "a graph in text form has no kernels; give a .gc file or a .plan"
-            )
-        case _ if kernels:
-            stage = after if after in STAGES else "memory"
-            text = _kernels(file, strategy, order, sparse, program, stage, target)
-        case ".plan":
-            text = _instructions(file, program)
-        case ".gir":
-            text = FORMATS[form](read_ir(read_text(file), str(file)), depth)
-        case _:
-            words = _heading(strategy, after, program)
-            before, graph = _stages(file, strategy, order, sparse, after, program)
-            text = _changes(before, graph, after) if diff else FORMATS[form](graph, depth, words)
-    _write(text, output)
+    if step.file.suffix == ".gir":
+        return FORMATS[form](read_ir(read_text(step.file), str(step.file)), depth)
+    before, graph = _stages(step, after, program)
+    if diff:
+        return _changes(before, graph, after)
+    return FORMATS[form](graph, depth, _heading(step.strategy, after, program))
 
 
 def _check_given(file: Path, kernels: bool) -> None:
@@ -166,22 +175,16 @@ def _instructions(file: Path, program: str) -> str:
     return print_program(_chosen(load(file), program))
 
 
-def _kernels(
-    file: Path, strategy: str | None, order: str | None, sparse: str | None, program: str,
-    stage: str, target: str,
-) -> str:  # fmt: skip
+def _kernels(step: GivenStep, program: str, stage: str, target: str) -> str:
     from graphc.compiler.driver import compile_module
-    from graphc.frontend.language.load import load_module
     from graphc.lowering.kernel_listing import print_kernels
     from graphc.lowering.target import TARGETS
     from graphc.plan.plan import load
-    from graphc.strategies import parse_strategy
 
-    if file.suffix == ".plan":
-        return print_kernels(_chosen(load(file), program), stage, TARGETS[target])
+    if step.file.suffix == ".plan":
+        return print_kernels(_chosen(load(step.file), program), stage, TARGETS[target])
     with shown_warnings():
-        module = load_module(file).ordered(order or "").with_sparse(sparse or "")
-        plan = compile_module(module, parse_strategy(strategy) if strategy else None)
+        plan = compile_module(*step.read())
     return print_kernels(_chosen(plan, program), stage, TARGETS[target])
 
 
@@ -194,23 +197,12 @@ def _chosen(plan: Plan, program: str) -> Program:
     return programs[program]
 
 
-def _stages(
-    file: Path,
-    strategy: str | None,
-    order: str | None,
-    sparse: str | None,
-    after: str,
-    program: str,
-) -> tuple[Graph, Graph]:
+def _stages(step: GivenStep, after: str, program: str) -> tuple[Graph, Graph]:
     """The graphs before and after the last run of the pass."""
     from graphc.compiler.driver import stages
-    from graphc.frontend.language.load import load_module
-    from graphc.strategies import parse_strategy
 
     with shown_warnings():
-        module = load_module(file).ordered(order or "").with_sparse(sparse or "")
-        chosen = parse_strategy(strategy) if strategy else None
-        graphs = list(stages(module, chosen, program))
+        graphs = list(stages(*step.read(), program))
     names = [name for name, _ in graphs]
     if after not in names:
         raise click.UsageError(f"no pass '{after}' ran; known: {', '.join(dict.fromkeys(names))}")

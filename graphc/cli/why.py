@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from graphc.cli.run import (
-    bucket_option,
-    order_option,
-    shown_warnings,
-    sparse_option,
-    strategy_option,
-)
+from graphc.cli.given_step import GivenStep, step_options
+from graphc.cli.options import bucket_option
+from graphc.cli.printing import shown_warnings
 
 if TYPE_CHECKING:
     from graphc.inspect.explain.compiled import CompiledStep
 
 
 @click.command("why")
-@click.argument("file", type=click.Path(path_type=Path))
+@step_options
 @click.argument("node", required=False)
-@strategy_option
-@order_option
-@sparse_option
 @bucket_option
 @click.option(
     "--program", default="train", show_default=True,
@@ -38,9 +30,8 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print explanations as JSON, a list.")
 def why_command(
-    file: Path, node: str | None, strategy: str | None, order: str | None, sparse: str | None,
-    bucket: int, program: str, everything: bool, as_json: bool,
-) -> None:  # fmt: skip
+    step: GivenStep, node: str | None, bucket: int, program: str, everything: bool, as_json: bool
+) -> None:
     """Say why NODE is in the compiled graph of FILE (.gc or .gir).
 
     For a node that a pass inserted: the pass and its rule, for which operand of which node, from
@@ -54,26 +45,24 @@ def why_command(
     from graphc.inspect.explain.answer import answer
 
     with shown_warnings():
-        step = step_of(file, strategy, order, sparse, program, bucket)
-    found = answer(step, node, everything, "graphc why FILE %NAME")
+        compiled = compiled_of(step, program, bucket)
+    found = answer(compiled, node, everything, "graphc why FILE %NAME")
     click.echo(json.dumps(found.as_json(), indent=1) if as_json else str(found))
 
 
-def step_of(
-    file: Path, strategy: str | None, order: str | None, sparse: str | None,
-    program: str = "train", bucket: int = 0,
-) -> CompiledStep:  # fmt: skip
-    """The stages of a program of FILE (.gc), or the graph that a .gir file holds."""
+def compiled_of(step: GivenStep, program: str, bucket: int) -> CompiledStep:
+    """The stages of a program of a .gc file, or the graph that a .gir file holds."""
     from graphc.cli.file_arguments import read_text
-    from graphc.frontend.language.load import load_module
     from graphc.inspect.explain.compiled import compiled_step, of_text
-    from graphc.strategies import parse_strategy
     from graphc.verify.reading import read_ir
 
-    if file.suffix == ".plan":
-        help = "a plan has the programs only, not the graphs that they come from; give its .gc file"
-        raise click.UsageError(help)
-    if file.suffix == ".gir":
-        return of_text(read_ir(read_text(file), str(file)))
-    module = load_module(file).ordered(order or "").with_sparse(sparse or "")
-    return compiled_step(module, parse_strategy(strategy) if strategy else None, program, bucket)
+    match step.file.suffix:
+        case ".plan":
+            raise click.UsageError(
+                "a plan has the programs only, not the graphs that they come from; give its .gc "
+                "file"
+            )
+        case ".gir":
+            return of_text(read_ir(read_text(step.file), str(step.file)))
+        case _:
+            return compiled_step(*step.read(), program, bucket)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from graphc.cli.run import plan_of
+from graphc.cli.given_step import GivenStep, plan_of
 from graphc.lowering.kernel.code import LoopKernel, TiledKernel
 from graphc.lowering.kernel.lowered import Native
 from graphc.lowering.lower import lower
@@ -27,7 +27,7 @@ def kernels_of_example(name: str, strategy: str) -> tuple[LoopKernel, ...]:
     """Every kernel of an example's programs once; also those inside of tiled ones."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(ROOT / "examples")
-        plan = plan_of(Path(name), strategy, None)
+        plan = plan_of(GivenStep(Path(name), strategy))
     return tuple(dict.fromkeys(k for p in plan.programs.values() for k in kernels_of(p)))
 
 

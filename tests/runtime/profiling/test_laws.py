@@ -18,8 +18,8 @@ import pytest
 
 pytest.importorskip("llvmlite")
 
+from graphc.cli.given_step import GivenStep, plan_of
 from graphc.cli.profile import batches_of
-from graphc.cli.run import plan_of
 from graphc.runtime.backends import plugins
 from graphc.runtime.profiling.profile import Profile
 from graphc.runtime.profiling.record import info_of, recorded_steps, recording
@@ -51,7 +51,7 @@ class Recorded:
 
 @cache
 def recorded(example: str, strategy: str) -> Recorded:
-    plan = plan_of(FOLDER / f"{example}.gc", strategy, None)
+    plan = plan_of(GivenStep(FOLDER / f"{example}.gc", strategy))
     recorder = Recorder()
     with Trainer(plan, recording(plugins.backend("numpy"), recorder)) as trainer:
         batches = list(batches_of(plan))[:2]
@@ -122,7 +122,7 @@ def test_the_rows_of_a_table_are_the_time_of_a_step(case: tuple[str, str]) -> No
 
 def test_a_profile_changes_no_bit(case: tuple[str, str]) -> None:
     example, strategy = case
-    plan = plan_of(FOLDER / f"{example}.gc", strategy, None)
+    plan = plan_of(GivenStep(FOLDER / f"{example}.gc", strategy))
     with Trainer(plan, "numpy") as trainer:
         batches = list(batches_of(plan))[:2]
         for k in range(STEPS + 2):

@@ -12,8 +12,8 @@ import pytest
 pytest.importorskip("llvmlite")
 
 import graphc
+from graphc.cli.given_step import GivenStep, plan_of
 from graphc.cli.profile import batches_of
-from graphc.cli.run import plan_of
 from graphc.runtime.backends import plugins
 from graphc.runtime.profiling.profile import Profile
 from graphc.runtime.profiling.tables import in_words
@@ -24,13 +24,13 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 def profile_of(example: str, strategy: str, steps: int = 4, **how: object) -> Profile:
-    plan = plan_of(EXAMPLES / f"{example}.gc", strategy, None)
+    plan = plan_of(GivenStep(EXAMPLES / f"{example}.gc", strategy))
     with Trainer(plan, **how) as trainer:  # type: ignore[arg-type]
         return trainer.profile(batches_of(plan), steps)
 
 
 def test_profiling_leaves_the_trainer_where_it_is() -> None:
-    plan = plan_of(EXAMPLES / "linear.gc", "mirrored(2)", None)
+    plan = plan_of(GivenStep(EXAMPLES / "linear.gc", "mirrored(2)"))
     with Trainer(plan) as trainer:
         batch = next(iter(batches_of(plan)))
         trainer.step(batch)
@@ -99,7 +99,7 @@ def test_a_backend_that_records_nothing_is_refused() -> None:
 
 
 def test_there_must_be_a_batch() -> None:
-    plan = plan_of(EXAMPLES / "linear.gc", "mirrored(2)", None)
+    plan = plan_of(GivenStep(EXAMPLES / "linear.gc", "mirrored(2)"))
     with Trainer(plan) as trainer, pytest.raises(GraphcError, match="no batch") as caught:
         trainer.profile([])
     assert caught.value.code == "G0606"
@@ -107,7 +107,7 @@ def test_there_must_be_a_batch() -> None:
 
 def test_a_collective_sends_what_the_plan_says() -> None:
     found = profile_of("linear", "mirrored(2) * accumulate(2)", 2)
-    plan = plan_of(EXAMPLES / "linear.gc", "mirrored(2) * accumulate(2)", None)
+    plan = plan_of(GivenStep(EXAMPLES / "linear.gc", "mirrored(2) * accumulate(2)"))
     assert sum(row.sent for row in found.rows("collective")) == plan.training.sent_bytes
 
 
