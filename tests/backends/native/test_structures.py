@@ -1,6 +1,6 @@
 """Native steps of unusual structure give what NumPy and the reference give, under strategies too.
 
-By default every seventh is run; the lowered form of all of them is tried in tests/kernels.
+By default every seventh is run; the lowered form of all of them is tried in tests/lowering.
 """
 
 from __future__ import annotations
