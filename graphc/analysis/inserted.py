@@ -7,10 +7,11 @@ made by differentiation: the values that inserted nodes are made from, and their
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from graphc.ir.graph import Graph, Node
+from graphc.support.reachable import reachable
 
 
 @dataclass(frozen=True)
@@ -30,18 +31,13 @@ class Consumer:
 def consumers_of(graph: Graph, name: str) -> list[Consumer]:
     """The nodes and the results of the step that need a value, through inserted nodes or not."""
     ends = _ends(graph)
-    found, stack, seen = dict[Consumer, None](), [name], {name}
-    while stack:
-        x = stack.pop()
-        found |= dict.fromkeys(Consumer(end, -1, kind, x) for kind, end in ends.get(x, ()))
+    found: list[Consumer] = []
+    for x in reachable([name], lambda x: _inserted(graph, graph.users[x])):
+        found += [Consumer(end, -1, kind, x) for kind, end in ends.get(x, ())]
         for user in dict.fromkeys(graph.users[x]):
-            node = graph[user]
-            if node.because is None:
-                found |= dict.fromkeys(_uses(node, x))
-            elif user not in seen:
-                seen.add(user)
-                stack.append(user)
-    return list(found)
+            if graph[user].because is None:
+                found += _uses(graph[user], x)
+    return found
 
 
 def _ends(graph: Graph) -> Mapping[str, list[tuple[str, str]]]:
@@ -59,12 +55,10 @@ def _uses(node: Node, x: str) -> Iterator[Consumer]:
 
 def values_behind(graph: Graph, name: str) -> list[str]:
     """The nodes that an inserted one is made from, and that no pass has inserted."""
-    found, stack, seen = dict[str, None](), [name], {name}
-    while stack:
-        for x in graph[stack.pop()].operands:
-            if graph[x].because is None:
-                found[x] = None
-            elif x not in seen:
-                seen.add(x)
-                stack.append(x)
-    return list(found)
+    walked = reachable([name], lambda x: _inserted(graph, graph[x].operands))
+    operands = (y for x in walked for y in graph[x].operands)
+    return list(dict.fromkeys(y for y in operands if graph[y].because is None))
+
+
+def _inserted(graph: Graph, names: Iterable[str]) -> Iterator[str]:
+    return (x for x in names if graph[x].because is not None)

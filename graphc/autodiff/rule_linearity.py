@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from graphc.ir.builder import Builder, Value
 from graphc.ir.graph import Node
+from graphc.support.reachable import reachable
 
 
 def is_linear(f: Builder, cotangents: Sequence[Value], results: Sequence[Value]) -> bool:
@@ -15,12 +16,7 @@ def is_linear(f: Builder, cotangents: Sequence[Value], results: Sequence[Value])
     an addend of its own, is none.
     """
     depends = {g.name for g in cotangents}
-    needed, stack = set[str](), [x.name for x in results]
-    while stack:
-        name = stack.pop()
-        if name not in needed:
-            needed.add(name)
-            stack += f.nodes[name].operands
+    needed = set(reachable((x.name for x in results), lambda name: f.nodes[name].operands))
     for node in [n for n in f.nodes.values() if n.name in needed]:
         slots = {i for i, x in enumerate(node.operands) if x in depends}
         if slots and not _is_linear_in(f, node, slots):

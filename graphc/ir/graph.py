@@ -17,6 +17,7 @@ from graphc.ir.orders import NO_ORDERS, Orders
 from graphc.ir.placement import Mesh, Placement
 from graphc.ir.types import TensorType
 from graphc.support.errors import Span
+from graphc.support.reachable import reachable
 
 if TYPE_CHECKING:
     import networkx
@@ -245,11 +246,4 @@ class Graph:
 
 def subgraph_nodes(graph: Graph, roots: Iterable[str]) -> set[str]:
     """The names of all nodes that the roots depend on, including the roots."""
-    needed: set[str] = set()
-    stack = list(roots)
-    while stack:
-        name = stack.pop()
-        if name not in needed:
-            needed.add(name)
-            stack.extend(graph[name].operands)
-    return needed
+    return set(reachable(roots, lambda name: graph[name].operands))

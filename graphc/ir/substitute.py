@@ -6,18 +6,13 @@ from collections.abc import Mapping, Sequence
 
 from graphc.ir.builder import Builder
 from graphc.ir.value import Value
+from graphc.support.reachable import reachable
 
 
 def substituted(f: Builder, values: Sequence[Value], new: Mapping[str, Value]) -> list[Value]:
     """The values as they are with others in the places of some nodes: what depends on them is added
     anew."""
-    above: set[str] = set()
-    stack = [x.name for x in values]
-    while stack:
-        name = stack.pop()
-        if name not in above:
-            above.add(name)
-            stack += f.nodes[name].operands
+    above = set(reachable((x.name for x in values), lambda name: f.nodes[name].operands))
     moved = dict(new)
     for node in [n for n in f.nodes.values() if n.name in above]:
         if any(x in moved for x in node.operands):

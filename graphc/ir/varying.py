@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from graphc.ir.graph import Graph, Node
 from graphc.ir.op import Op
+from graphc.support.reachable import reachable
 
 
 def enters(op: Op, local: bool = False) -> bool:
@@ -34,14 +35,10 @@ def varying_nodes(graph: Graph, local: bool = False) -> set[str]:
 
 def writers(graph: Graph, name: str) -> list[Node]:
     """The marks that a varying value comes from: where it became varying."""
-    inside, marks = varying_nodes(graph), []
-    stack, seen = [name], {name}
-    while stack:
-        node = graph[stack.pop()]
-        above = [x for x in node.operands if x in inside]
-        if enters(node.op) and not above:
-            marks.append(node)
-        fresh = [x for x in above if x not in seen]
-        seen.update(fresh)
-        stack += fresh
-    return marks
+    inside = varying_nodes(graph)
+
+    def above(x: str) -> list[str]:
+        return [y for y in graph[x].operands if y in inside]
+
+    walked = reachable([name], above)
+    return [graph[x] for x in walked if enters(graph[x].op) and not above(x)]

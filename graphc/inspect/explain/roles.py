@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from graphc.inspect.explain.compiled import CompiledStep
 from graphc.ir.graph import Graph, Node
+from graphc.support.reachable import reachable
 
 FEW = 4  # names that are written one by one
 
@@ -60,29 +61,16 @@ def role_of(step: CompiledStep, name: str) -> Role:
 
 def _gradients(graph: Graph, name: str) -> tuple[str, ...]:
     """The variables whose gradients a node of the backward pass leads to."""
-    found, stack, seen = dict[str, None](), [name], {name}
-    while stack:
-        node = graph[stack.pop()]
-        if node.op.completes:
-            found[str(node.op.attributes.get("of"))] = None
-            continue
-        for user in graph.users[node.name]:
-            if user not in seen:
-                seen.add(user)
-                stack.append(user)
-    return tuple(sorted(found)) or _ends(graph, name)
+    walked = reachable([name], lambda x: () if graph[x].op.completes else graph.users[x])
+    ends = (graph[x].op for x in walked if graph[x].op.completes)
+    return tuple(sorted({str(op.attributes.get("of")) for op in ends})) or _ends(graph, name)
 
 
 def _ends(graph: Graph, name: str) -> tuple[str, ...]:
     """The outputs that a node leads to; if there are none, the variables that it updates."""
-    seen, stack = {name}, [name]
-    while stack:
-        for user in graph.users[stack.pop()]:
-            if user not in seen:
-                seen.add(user)
-                stack.append(user)
-    outputs = [k for k, x in graph.outputs.items() if x in seen]
-    updates = [k for k, x in graph.updates.items() if x in seen]
+    below = set(reachable([name], lambda x: graph.users[x]))
+    outputs = [k for k, x in graph.outputs.items() if x in below]
+    updates = [k for k, x in graph.updates.items() if x in below]
     if graph[name].scope.split("/")[0] == "update":
         return tuple(updates or outputs)
     return tuple(outputs or updates)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from graphc.ir.builder import Builder, Value
 from graphc.ir.graph import Node
 from graphc.ops.binary import Maximum, Minimum
 from graphc.ops.replicas import OwnSize
 from graphc.support.errors import GraphcError, GraphcWarning, Span
+from graphc.support.reachable import reachable
 
 
 def warn_of_means(f: Builder, value: Value, what: str, help: str) -> None:
@@ -38,16 +39,14 @@ def _warn(f: Builder, code: str, text: str, help: str, at: Span | None = None) -
 
 def _entrywise(f: Builder, value: Value) -> Iterator[Node]:
     """The nodes on which a value depends elementwise; for a quotient, on its numerator."""
-    stack, seen = [value.name], set[str]()
-    while stack:
-        node = f.nodes[stack.pop()]
-        yield node
+
+    def above(name: str) -> Sequence[str]:
+        node, below = f.nodes[name], f.nodes[name].op.denominator
         if not (node.op.elementwise or node.op.view):
-            continue
-        below = node.op.denominator
-        above = [x for i, x in enumerate(node.operands) if i != below and x not in seen]
-        seen.update(above)
-        stack += above
+            return ()
+        return [x for i, x in enumerate(node.operands) if i != below]
+
+    return map(f.nodes.__getitem__, reachable([value.name], above))
 
 
 # -- means -----------------------------------------------------------------------------------------
@@ -55,31 +54,26 @@ def _entrywise(f: Builder, value: Value) -> Iterator[Node]:
 
 def _holds_mean(f: Builder, value: Value) -> bool:
     """Whether a value depends, elementwise, on a quotient by the replica's own count."""
-    stack, seen = [value.name], set[str]()
-    while stack:
-        node = f.nodes[stack.pop()]
-        below = node.op.denominator
-        if below is not None and _is_own_count(f, node.operands[below]):
-            return True
-        if below is not None:
-            stack.append(node.operands[1 - below])
-            continue
+
+    def above(name: str) -> Sequence[str]:
+        node = f.nodes[name]
+        if node.op.denominator is not None:
+            return [node.operands[1 - node.op.denominator]]
         weighted = sum(f.is_varying(Value(f, x)) for x in node.operands) > 1
-        if (node.op.elementwise or node.op.view) and not (weighted and node.op.linear):
-            stack += [x for x in node.operands if x not in seen]
-            seen.update(node.operands)
-    return False
+        through = (node.op.elementwise or node.op.view) and not (weighted and node.op.linear)
+        return node.operands if through else ()
+
+    nodes = map(f.nodes.__getitem__, reachable([value.name], above))
+    quotients = ((n, n.op.denominator) for n in nodes)
+    return any(k is not None and _is_own_count(f, n.operands[k]) for n, k in quotients)
 
 
 def _is_own_count(f: Builder, name: str) -> bool:
-    stack = [name]
-    while stack:
-        node = f.nodes[stack.pop()]
-        if isinstance(node.op, OwnSize):
-            return True
-        if node.op.elementwise or node.op.lazy:
-            stack += node.operands
-    return False
+    def above(x: str) -> Sequence[str]:
+        op = f.nodes[x].op
+        return f.nodes[x].operands if op.elementwise or op.lazy else ()
+
+    return any(isinstance(f.nodes[x].op, OwnSize) for x in reachable([name], above))
 
 
 # -- clipping --------------------------------------------------------------------------------------

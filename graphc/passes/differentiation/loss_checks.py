@@ -16,6 +16,7 @@ from graphc.ir.orders import REDUCTIONS
 from graphc.ir.types import TensorType
 from graphc.ir.varying import leaves, varying_nodes
 from graphc.support.errors import GraphcError, GraphcWarning
+from graphc.support.reachable import reachable
 
 Growths = Mapping[str, Growth]
 
@@ -165,12 +166,13 @@ def _is_batch_sum(graph: Graph, name: str) -> bool:
 
 def _terms(graph: Graph, node: Node) -> Iterator[Node]:
     """The nodes that a value consists of, through sums and ops that keep a mean a mean."""
-    stack = [node]
-    while stack:
-        at = stack.pop()
-        yield at
-        if at.op.jointly_linear or (at.op.linear == ((0,),) and at.op.denominator is None):
-            stack += [graph[x] for x in at.operands]
+
+    def terms(name: str) -> Sequence[str]:
+        op = graph[name].op
+        through = op.jointly_linear or (op.linear == ((0,),) and op.denominator is None)
+        return graph[name].operands if through else ()
+
+    return map(graph.__getitem__, reachable([node.name], terms))
 
 
 def _weighted(graph: Graph, node: Node, params: set[str]) -> bool:
@@ -217,13 +219,7 @@ def _below(graph: Graph, begins: Callable[[Node], bool]) -> set[str]:
 
 def _above(graph: Graph, name: str) -> Iterator[Node]:
     """A node, and all that it depends on."""
-    seen, stack = {name}, [name]
-    while stack:
-        node = graph[stack.pop()]
-        yield node
-        fresh = [x for x in node.operands if x not in seen]
-        seen.update(fresh)
-        stack += fresh
+    return map(graph.__getitem__, reachable([name], lambda x: graph[x].operands))
 
 
 def _constant(graph: Graph, name: str) -> float | None:

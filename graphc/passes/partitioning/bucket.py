@@ -23,6 +23,7 @@ from graphc.ir.rewriter import Rewriter
 from graphc.ir.types import TensorType
 from graphc.ops.collective import Conversion
 from graphc.passes.base import Pass, register_pass
+from graphc.support.reachable import reachable
 
 # The size of a bucket over a link slower than memory. At 10 Gbit/s it takes 1 ms to send, and a
 # latency of 50 us is 5 % of that. Buckets that take longer leave more to be sent after the backward
@@ -120,14 +121,7 @@ def _limit(graph: Graph, chain: Chain, sizes: Bucket) -> int:
 
 def _closure(buckets: list[_Bucket], numbers: Iterable[int]) -> set[int]:
     """The buckets that these depend on, including themselves."""
-    closure: set[int] = set()
-    stack = list(numbers)
-    while stack:
-        number = stack.pop()
-        if number not in closure:
-            closure.add(number)
-            stack.extend(buckets[number].after)
-    return closure
+    return set(reachable(numbers, lambda number: buckets[number].after))
 
 
 def _can_be_joined(graph: Graph, node: Node) -> bool:

@@ -7,7 +7,7 @@ Inputs are read again at no cost, and what was exchanged between devices is neve
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from math import inf, prod
 
@@ -17,6 +17,7 @@ from graphc.ir.dims import parse_rule
 from graphc.ir.graph import Node
 from graphc.ir.placement import Mesh, local_shape
 from graphc.ops.collective import Conversion
+from graphc.support.reachable import reachable
 
 
 @dataclass
@@ -102,7 +103,7 @@ def work_of(turns: Turns, when: dict[str, int], weights: Weights) -> LoopContent
     for loop, leaves in enumerate(leaves_of):
         needs = sorted(_ancestors(turns, leaves, work.kept), key=position.__getitem__)
         costs = _costs(turns, work, needs)
-        computed, recalled = _chosen(turns, work, costs, leaves)
+        computed, recalled = _chosen(turns, costs, set(leaves))
         work.recalled.append(recalled)
         work.kept |= recalled
         for x in computed:
@@ -113,14 +114,9 @@ def work_of(turns: Turns, when: dict[str, int], weights: Weights) -> LoopContent
 
 def _ancestors(turns: Turns, names: Iterable[str], kept: set[str]) -> set[str]:
     """The nodes whose values of this turn the named ones depend on, up to what is kept."""
-    ancestors: set[str] = set()
-    stack = list(names)
-    while stack:
-        for x in turns.handed(turns.graph[stack.pop()]):
-            if x not in ancestors:
-                ancestors.add(x)
-                stack += [x] if x not in kept else []
-    return ancestors
+    graph = turns.graph
+    first = (x for name in names for x in turns.handed(graph[name]))
+    return set(reachable(first, lambda x: () if x in kept else turns.handed(graph[x])))
 
 
 @dataclass
@@ -145,19 +141,15 @@ def _costs(turns: Turns, work: LoopContents, names: Iterable[str]) -> dict[str, 
     return costs
 
 
-def _chosen(
-    turns: Turns, work: LoopContents, costs: dict[str, _Cost], leaves: list[str]
-) -> tuple[set[str], set[str]]:
+def _chosen(turns: Turns, costs: dict[str, _Cost], leaves: set[str]) -> tuple[set[str], set[str]]:
     """What a loop computes, and what it recalls: from its results back to what they need."""
-    computed, recalled = set(leaves), set[str]()
-    stack = list(leaves)
-    while stack:
-        for x in turns.handed(turns.graph[stack.pop()]):
-            if x in computed or x in recalled:
-                continue
-            if costs[x].keep < costs[x].make:
+    recalled: set[str] = set()
+
+    def needs(name: str) -> Iterator[str]:
+        for x in turns.handed(turns.graph[name]):
+            if x not in leaves and costs[x].keep < costs[x].make:
                 recalled.add(x)
             else:
-                computed.add(x)
-                stack.append(x)
-    return computed, recalled
+                yield x
+
+    return set(reachable(leaves, needs)), recalled

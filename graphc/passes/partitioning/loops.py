@@ -18,6 +18,7 @@ from graphc.ir.rewriter import Rewriter
 from graphc.ops.collective import Keep, Recall
 from graphc.passes.base import Pass, register_pass
 from graphc.passes.partitioning.keep_or_recompute import LoopContents, Weights, weigh, work_of
+from graphc.support.reachable import reachable
 
 
 @register_pass
@@ -86,13 +87,9 @@ def _cheapest(
 
     Adds to `computed_in` what is then computed there.
     """
-    needs, stack = set[str](), [leaf]
-    while stack:
-        for x in turns.handed(turns.graph[stack.pop()]):
-            if x not in needs:
-                needs.add(x)
-                if x not in computed_in:
-                    stack.append(x)
+    graph = turns.graph
+    first = turns.handed(graph[leaf])
+    needs = set(reachable(first, lambda x: () if x in computed_in else turns.handed(graph[x])))
     there = [x for x in needs if x in computed_in]
     loops = {last}.union(*(computed_in[x] for x in there))
     costs = {

@@ -24,6 +24,7 @@ from graphc.ops.collective import Conversion
 from graphc.passes.base import Pass, register_pass
 from graphc.passes.option_text import Axes
 from graphc.passes.placing.variables import made_of
+from graphc.support.reachable import reachable
 
 
 @register_pass
@@ -200,13 +201,12 @@ class _Gathered:
     def _gathers_of(self, values: list[str], family: str) -> list[str]:
         """What is gathered first for the values of a family; copies are made for their uses."""
         whole, graph = self.work.whole, self.work.graph
-        stack, gathers = [x for x in values if whole[x] == family], dict[str, None]()
-        while stack:
-            x = stack.pop()
-            above = [y for y in graph[x].operands if y in whole]
-            stack += above
-            gathers |= {} if above else {x: None}
-        return list(gathers)
+
+        def above(x: str) -> list[str]:
+            return [y for y in graph[x].operands if y in whole]
+
+        walked = reachable((x for x in values if whole[x] == family), above)
+        return [x for x in walked if not above(x)]
 
     def _ready(self, gathers: list[str]) -> bool:
         """Whether the operand of a gather exists; a variable is read where it is first needed."""

@@ -32,6 +32,7 @@ from graphc.ir.rewriter import Rewriter
 from graphc.passes.base import Pass, register_pass
 from graphc.passes.placing.variables import deal
 from graphc.support.disjoint_sets import DisjointSets
+from graphc.support.reachable import reachable
 
 GRADIENT, SENT = "gradient/", "sent/"  # begin the names of what is sent
 
@@ -146,18 +147,8 @@ class Cut:
 
     def _first(self) -> set[str]:
         """What is sent if every gradient is sent as it is."""
-        sent: set[str] = set()
-        stack, seen = list(self.graph.updates.values()), set[str]()
-        while stack:
-            name = stack.pop()
-            if name in seen:
-                continue
-            seen.add(name)
-            if name in self.gradients or self._is_sent(self.graph[name]):
-                sent.add(name)
-            else:
-                stack.extend(self.graph[name].operands)
-        return sent
+        ends = {n.name for n in self.graph if n.name in self.gradients or self._is_sent(n)}
+        return ends & _above(self.graph, self.graph.updates.values(), ends)
 
     def _is_sent(self, node: Node) -> bool:
         if node.name in self.steered or node.name not in self.batch or self._fills(node):
@@ -247,10 +238,4 @@ def _bytes(node: Node) -> int:
 
 def _above(graph: Graph, roots: Iterable[str], ends: Container[str]) -> set[str]:
     """The nodes that the roots need, including themselves, up to the given ends."""
-    above, stack = set[str](), list(roots)
-    while stack:
-        name = stack.pop()
-        if name not in above:
-            above.add(name)
-            stack.extend(() if name in ends else graph[name].operands)
-    return above
+    return set(reachable(roots, lambda x: () if x in ends else graph[x].operands))

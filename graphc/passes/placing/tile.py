@@ -25,6 +25,7 @@ from graphc.passes.base import Pass, register_pass
 from graphc.passes.placing.variables import variable_states
 from graphc.strategies import Grid, MeshLayout, OneDevice, Strategy, layout_of
 from graphc.support.errors import GraphcError
+from graphc.support.reachable import reachable
 
 Dim = tuple[str, int]  # a node and a dim of its value
 
@@ -144,13 +145,8 @@ def tiled_dims(graph: Graph, grid: Grid) -> set[Dim]:
         for dim in linked:
             near.setdefault(dim, []).extend(linked)
     reads = graph.reads
-    reached = {(reads[v].name, d) for v, d in seed_dims(graph, grid) if v in reads}
-    waiting = list(reached)
-    while waiting:
-        new = set(near.get(waiting.pop(), ())) - reached
-        reached |= new
-        waiting += new
-    return reached
+    seeds = ((reads[v].name, d) for v, d in seed_dims(graph, grid) if v in reads)
+    return set(reachable(seeds, lambda dim: near.get(dim, ())))
 
 
 def _links(graph: Graph, tiles: int) -> Iterator[list[Dim]]:
