@@ -31,6 +31,7 @@ from graphc.ir.repeat import Repeater
 from graphc.ir.substitute import substituted
 from graphc.ops.sparse import Gradient, Rows, rows_of, side_by_side
 from graphc.support.errors import GraphcError
+from graphc.support.reachable import reachable
 
 Denominators = tuple[str, ...]
 
@@ -82,43 +83,49 @@ Pending = dict[Denominators, Contributions]
 Parts = dict[Denominators, list[Rows]]
 
 
+@dataclass(frozen=True)
+class GradientRules:
+    """How contributions to a gradient are added, and what is done with the complete one.
+
+    order, orders: the order of the additions, and other ones for some nodes
+    average:       divide by the number of a node's uses, which is not the mathematical gradient
+    sparse:        the nodes whose gradients stay rows; they are only looked up
+    constrain, constrain_rows: may add a node after a complete gradient of the node with this name
+    """
+
+    order: Order = Order.ADD_N
+    orders: Mapping[str, Order] = field(default_factory=dict)
+    average: bool = False
+    sparse: Collection[str] = ()
+    constrain: Callable[[str, Value], Value] | None = None
+    constrain_rows: Callable[[str, Rows], Rows] | None = None
+
+    def order_of(self, name: str) -> Order:
+        """The order in which contributions to the gradient of a node are added."""
+        return self.orders.get(name, self.order)
+
+
+PLAIN = GradientRules()
+
+
 def gradients(
-    f: Builder,
-    loss: Value,
-    wrt: Sequence[str],
-    order: Order = Order.ADD_N,
-    orders: Mapping[str, Order] | None = None,
-    constrain: Callable[[str, Value], Value] | None = None,
-    seed: Value | None = None,
-    average: bool = False,
+    f: Builder, loss: Value, wrt: Sequence[str], order: Order = Order.ADD_N
 ) -> dict[str, Value | None]:
     """The gradient of the scalar `loss` with respect to each node of `wrt`, as new nodes of `f`.
 
-    None if no differentiable path leads from the node to the loss. order says how contributions are
-    added; orders has other ones for some nodes. pin(name, gradient) may add a node after a complete
-    gradient. seed: the gradient of the loss itself, a scalar; None is 1. average: divide the
-    gradient of each node of `wrt` by the number of its uses, which is not the mathematical
-    gradient. Raises G0301 if the loss is not a float scalar.
+    None if no differentiable path leads from the node to the loss. Raises G0301 if the loss is not
+    a float scalar.
     """
-    by_node = gradients_and_rows(f, loss, wrt, order, orders, constrain, seed, average)
+    by_node = gradients_and_rows(f, loss, wrt, GradientRules(order))
     return {name: g for name, g in by_node.items() if not isinstance(g, Rows)}
 
 
 def gradients_and_rows(
-    f: Builder,
-    loss: Value,
-    wrt: Sequence[str],
-    order: Order = Order.ADD_N,
-    orders: Mapping[str, Order] | None = None,
-    constrain: Callable[[str, Value], Value] | None = None,
-    seed: Value | None = None,
-    average: bool = False,
-    sparse: Collection[str] = (),
-    constrain_rows: Callable[[str, Rows], Rows] | None = None,
+    f: Builder, loss: Value, wrt: Sequence[str], rules: GradientRules, seed: Value | None = None
 ) -> dict[str, Gradient | None]:
-    """As `gradients`, but rows for the nodes of `sparse`, which are only looked up.
+    """As `gradients`, by some rules; rows for the nodes that these let be sparse.
 
-    pin_rows(name, rows) may add a node after complete rows. Raises G0301.
+    seed: the gradient of the loss itself, a scalar; None is 1. Raises G0301.
     """
     if loss.shape != () or loss.dtype.kind != "f":
         raise GraphcError(
@@ -129,9 +136,9 @@ def gradients_and_rows(
         )
     nodes = list(f.nodes.values())
     active = active_nodes(nodes, wrt, loss.name)
-    walk = _Walk(f, set(wrt), active, _counts(nodes), order, orders or {}, sparse)
+    walk = _Walk(f, set(wrt), active, _counts(nodes), rules)
     walk.send(loss.name, (), f.ones_like(loss) if seed is None else f.to_dtype(seed, loss.dtype))
-    return _walked(walk, nodes, wrt, constrain, constrain_rows, average)
+    return _walked(walk, nodes, wrt)
 
 
 def pullback(
@@ -144,27 +151,20 @@ def pullback(
     """
     nodes = list(f.nodes.values())
     active = active_nodes(nodes, wrt, *(y.name for y, _ in seeds))
-    walk = _Walk(f, set(wrt), active, _counts(nodes), Order.ADD_N, {})
+    walk = _Walk(f, set(wrt), active, _counts(nodes), PLAIN)
     for y, g in seeds:
         walk.send(y.name, (), g)
     by_node = _walked(walk, nodes, wrt)
     return {name: g for name, g in by_node.items() if not isinstance(g, Rows)}
 
 
-def _walked(
-    walk: _Walk,
-    nodes: Sequence[Node],
-    wrt: Sequence[str],
-    constrain: Callable[[str, Value], Value] | None = None,
-    constrain_rows: Callable[[str, Rows], Rows] | None = None,
-    average: bool = False,
-) -> dict[str, Gradient | None]:
+def _walked(walk: _Walk, nodes: Sequence[Node], wrt: Sequence[str]) -> dict[str, Gradient | None]:
     """The backward pass over all nodes, from where contributions were sent to."""
-    f, by_node = walk.f, dict[str, Gradient | None](dict.fromkeys(wrt))
+    f, rules, by_node = walk.f, walk.rules, dict[str, Gradient | None](dict.fromkeys(wrt))
     for node in _backwards(nodes, walk.active):
         if node.name in walk.rows:
             with f.at(node.origin), f.scope("grad"):
-                rows = walk.total_rows(node.name, average)
+                rows, constrain_rows = walk.total_rows(node.name), rules.constrain_rows
                 by_node[node.name] = constrain_rows(node.name, rows) if constrain_rows else rows
         if node.name not in walk.active or node.name not in walk.pending:
             continue
@@ -173,7 +173,8 @@ def _walked(
             total = walk.total(node.name)
             if node.name in by_node:
                 complete = _resolve(f, *total)
-                complete = complete / float(uses) if average and uses > 1 else complete
+                complete = complete / float(uses) if rules.average and uses > 1 else complete
+                constrain = rules.constrain
                 by_node[node.name] = constrain(node.name, complete) if constrain else complete
             if node.operands and not node.op.not_differentiable:
                 walk.back(node, *total)
@@ -205,9 +206,7 @@ class _Walk:
     wrt: set[str]
     active: set[str]
     counts: set[str]
-    order: Order
-    orders: Mapping[str, Order]
-    sparse: Collection[str] = ()
+    rules: GradientRules
     pending: dict[str, Pending] = field(default_factory=dict)
     rows: dict[str, Parts] = field(default_factory=dict)
     shared: dict[str, list[SharedGradient]] = field(default_factory=dict)
@@ -217,7 +216,7 @@ class _Walk:
 
     def send(self, to: str, key: Denominators, part: Value) -> None:
         """Add a contribution to a node's gradient, still to be divided by `key`."""
-        order = self.orders.get(to, self.order)
+        order = self.rules.order_of(to)
         self.pending.setdefault(to, {}).setdefault(key, Contributions(order)).take(part)
 
     def total(self, name: str) -> tuple[Denominators, Value]:
@@ -226,14 +225,14 @@ class _Walk:
         if len(sums) == 1:
             return sums[0]
         # Contributions with different denominators can only meet divided.
-        met = Contributions(self.orders.get(name, self.order))
+        met = Contributions(self.rules.order_of(name))
         for key, value in sums:
             met.take(_resolve(self.f, key, value))
         return (), met.total()
 
-    def total_rows(self, name: str, average: bool) -> Rows:
+    def total_rows(self, name: str) -> Rows:
         """The sum of all rows of a table's gradient, divided, with equal indices joined."""
-        contributions, order = self.rows.pop(name), self.orders.get(name, self.order)
+        contributions, order = self.rows.pop(name), self.rules.order_of(name)
         uses = sum(map(len, contributions.values()))
         sums = []
         for key, parts in contributions.items():
@@ -241,7 +240,7 @@ class _Walk:
             rows = side_by_side(parts).joined(order)
             sums.append(replace(rows, values=_resolve(self.f, key, rows.values)))
         total = sums[0] if len(sums) == 1 else side_by_side(sums).joined(order)
-        return total.map(lambda x: x / float(uses)) if average and uses > 1 else total
+        return total.map(lambda x: x / float(uses)) if self.rules.average and uses > 1 else total
 
     def back(self, node: Node, key: Denominators, g: Value) -> None:
         """Propagate the gradient of `node` to its operands."""
@@ -255,7 +254,7 @@ class _Walk:
             key, g, xs[3::2] = self._with_shared(node, key, g, xs)
         slot = node.op.denominator
         at = node.op.looks_up
-        if at is not None and node.operands[0] in self.sparse:
+        if at is not None and node.operands[0] in self.rules.sparse:
             table = node.operands[0]
             looked = rows_of(xs[0].shape[0], xs[at], g)
             self.rows.setdefault(table, {}).setdefault(key, []).append(looked)
@@ -312,14 +311,15 @@ class _Walk:
         arguments = node.operands[1:]
         if rule is not None:
             arguments += self.f.nodes[node.operands[rule]].operands[1:]
-        seen, stack = set(arguments), [node.operands[0]]
-        while stack:
-            name = stack.pop()
-            if name in seen:
-                continue
-            seen.add(name)
-            above = self.f.nodes[name]
-            if name in self.wrt and name in self.active:
+
+        def inside(name: str) -> Iterator[str]:
+            operands = self.f.nodes[name].operands
+            through = name not in arguments and not self.f.nodes[name].op.not_differentiable
+            return (x for x in operands if through and x not in arguments)
+
+        for name in reachable([node.operands[0]], inside):
+            if name in self.wrt and name in self.active and name not in arguments:
+                above = self.f.nodes[name]
                 raise GraphcError(
                     "G0318",
                     f"the function with a custom gradient reads %{name}, which is not among its "
@@ -328,8 +328,6 @@ class _Walk:
                     labels=((above.origin, f"%{name}"),) if above.origin else (),
                     help="make it an argument, or read graphc.stop_gradient of it",
                 )
-            if not above.op.not_differentiable:
-                stack += above.operands
 
 
 def active_nodes(nodes: Sequence[Node], wrt: Iterable[str], *ends: str) -> set[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping
 
-from graphc.autodiff.reverse_mode import active_nodes, gradients_and_rows
+from graphc.autodiff.reverse_mode import GradientRules, active_nodes, gradients_and_rows
 from graphc.ir.builder import Builder, Value
 from graphc.ir.graph import Graph, Objective, Variable
 from graphc.ir.op import op_named
@@ -46,10 +46,24 @@ class Differentiate(Pass):
 
 
 def _minimize(f: Builder, graph: Graph, objective: Objective, order: Orders, sparse: str) -> None:
-    known = graph.reads
+    """Add the gradients and the updates of an objective."""
+    trained, known = _trained(objective), graph.reads
     # By name: a norm over all gradients is then the same sum in whatever order they were declared.
-    trained = _trained(objective)
     reads = {v: known[v].name for v in sorted(trained) if v in known}
+    if objective.reduction == FANIN_MEAN:
+        _warn_of_average(objective)
+    gradients = _gradients(f, graph, objective, reads, order, sparse)
+    _report_unused(graph, objective, trained, gradients)
+    _check_free(f, graph, objective, gradients)
+    with f.at(objective.origin), f.scope("update"):
+        _update(f, graph, objective, {v: Value(f, reads[v]) for v in gradients}, gradients)
+
+
+def _gradients(
+    f: Builder, graph: Graph, objective: Objective, reads: Mapping[str, str], order: Orders,
+    sparse: str,
+) -> dict[str, Gradient]:  # fmt: skip
+    """The gradients of the variables that are read by some nodes; of those that reach the loss."""
     variables = {x: v for v, x in reads.items()}
 
     def constrain(read: str, gradient: Value) -> Value:
@@ -59,40 +73,41 @@ def _minimize(f: Builder, graph: Graph, objective: Objective, order: Orders, spa
         end = op_named("gradient_rows")(variables[read])  # type: ignore[call-arg]
         return rows.map(lambda x: f.add(end, [x]))
 
-    orders = {v: graph.variables[v].order.over(order) for v in reads}
-    fanin = {reads[v]: o.fanin or Order.ADD_N for v, o in orders.items()}
-    start = len(f.nodes)
-    loss, first = Value(f, objective.loss), order.fanin or Order.ADD_N
+    start, loss, wrt = len(f.nodes), Value(f, objective.loss), list(variables)
     with f.at(objective.origin), f.scope("update"):
         seed = objective.optimizer.seed(f)
-    average = objective.reduction == FANIN_MEAN
-    active = active_nodes(list(f.nodes.values()), list(variables), loss.name)
+    active = active_nodes(list(f.nodes.values()), wrt, loss.name)
     asked = {x: graph.variables[v] for x, v in variables.items()}
-    rows = sparse_reads(f, asked, sparse or "auto", active)
-    gradients = gradients_and_rows(
-        f, loss, list(variables), first, fanin, constrain, seed, average, rows, constrain_rows
-    )
-    if average:
-        _warn_of_average(objective)
-    used = {v: g for v, x in reads.items() if (g := gradients[x]) is not None}
-    mark_orders(f, start, {_end(g).name: orders[v] for v, g in used.items()})
-    _report_unused(graph, objective, trained, used)
-    _check_free(f, graph, objective, used)
-    with f.at(objective.origin), f.scope("update"):
-        params = {v: Value(f, reads[v]) for v in used}
-        slots = {v: _slots(f, graph.variables[v], objective) for v in used}
-        step = _count(f, objective, only_objective=len(graph.objectives) == 1)
-        before = dict(f.updates)
-        states = [v for v in graph.updates if graph.variables[v].kind == "state"]
-        optimizer = attached(f, objective.optimizer, [Value(f, x) for x in objective.operands])
-        number = _number(graph, objective)
-        new, new_slots = optimizer.apply(f, params, used, slots, step, number, states)
-        before |= {v: f.updates[v] for v in states}
-        for v, value in new.items():
-            f.updates[v] = value.name
-            for slot, slot_value in new_slots[v].items():
-                f.updates[f"{v}.{slot}"] = slot_value.name
-        _only_every(f, objective.every, before)
+    orders = {v: graph.variables[v].order.over(order) for v in reads}
+    rules = GradientRules(
+        order.fanin or Order.ADD_N, {reads[v]: o.fanin or Order.ADD_N for v, o in orders.items()},
+        objective.reduction == FANIN_MEAN, sparse_reads(f, asked, sparse or "auto", active),
+        constrain, constrain_rows,
+    )  # fmt: skip
+    by_read = gradients_and_rows(f, loss, wrt, rules, seed)
+    gradients = {v: g for v, x in reads.items() if (g := by_read[x]) is not None}
+    mark_orders(f, start, {_end(g).name: orders[v] for v, g in gradients.items()})
+    return gradients
+
+
+def _update(
+    f: Builder, graph: Graph, objective: Objective, params: Mapping[str, Value],
+    gradients: Mapping[str, Gradient],
+) -> None:  # fmt: skip
+    """Write what the optimizer makes of the params and their gradients."""
+    slots = {v: _slots(f, graph.variables[v], objective) for v in gradients}
+    step = _count(f, objective, only_objective=len(graph.objectives) == 1)
+    before = dict(f.updates)
+    states = [v for v in graph.updates if graph.variables[v].kind == "state"]
+    optimizer = attached(f, objective.optimizer, [Value(f, x) for x in objective.operands])
+    number = _number(graph, objective)
+    new, new_slots = optimizer.apply(f, params, gradients, slots, step, number, states)
+    before |= {v: f.updates[v] for v in states}
+    for v, value in new.items():
+        f.updates[v] = value.name
+        for slot, slot_value in new_slots[v].items():
+            f.updates[f"{v}.{slot}"] = slot_value.name
+    _only_every(f, objective.every, before)
 
 
 def _trained(objective: Objective) -> list[str]:
