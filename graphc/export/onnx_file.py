@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphc.compiler.driver import unpaddable
 from graphc.compiler.evaluation import prediction
 from graphc.compiler.pipeline import differentiation, run_passes
+from graphc.compiler.programs import unpaddable
 from graphc.export.programs import graph_of
 from graphc.frontend.module import Module
 from graphc.ir.graph import Graph, Node

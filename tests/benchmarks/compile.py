@@ -147,12 +147,12 @@ def watched() -> Clock:
     import graphc.api
     import graphc.lowering.lower
     import graphc.lowering.nodes.facts
-    from graphc.compiler import driver
+    from graphc.compiler import programs
 
     clock = Clock()
     clock.watch(graphc.api, "traced_module", "trace")
-    clock.watch(driver, "run_passes", "passes")
-    clock.watch(driver, "schedule", "schedule")
+    clock.watch(programs, "run_passes", "passes")
+    clock.watch(programs, "schedule", "schedule")
     clock.watch(graphc.lowering.lower, "lower", "lower")
     clock.watch(graphc.lowering.nodes.facts, "written_apart", "lower")
     clock.watch(_ModuleWriter, "region", "print")

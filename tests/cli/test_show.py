@@ -230,7 +230,7 @@ def test_a_defect_leaves_a_file_that_replays_it(
 
     passes = pipeline.differentiation()
     monkeypatch.setattr(
-        "graphc.compiler.driver.differentiation", lambda *_: [passes[0], faulty(), *passes[1:]]
+        "graphc.compiler.programs.differentiation", lambda *_: [passes[0], faulty(), *passes[1:]]
     )
     result = call("compile", "line.gc")
     assert result.status == 70

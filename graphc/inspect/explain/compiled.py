@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from graphc.analysis.traffic import StepExchange, exchanges
-from graphc.compiler.driver import resolved, stages
+from graphc.compiler.driver import stages
+from graphc.compiler.programs import resolved
 from graphc.frontend.module import Module
 from graphc.ir.graph import Graph
 from graphc.passes.placing.alternatives import Alternatives

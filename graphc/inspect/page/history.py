@@ -7,7 +7,8 @@ import time
 from dataclasses import dataclass
 from functools import partial
 
-from graphc.compiler.driver import Observe, asynchrony, compile_module
+from graphc.compiler.driver import compile_module
+from graphc.compiler.programs import Observe, asynchrony
 from graphc.frontend.module import Module
 from graphc.ir.graph import Graph
 from graphc.lowering.lower import STAGES
