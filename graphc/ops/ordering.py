@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Along(Op):
-    """An op that needs one whole dim and keeps the shape."""
+    """An op that needs one whole dim. It keeps the shape, unless it says otherwise."""
 
     dim: int
 
@@ -29,57 +29,45 @@ class Along(Op):
         return f"{rule} -> {rule}"
 
 
-@register
-class Argmax(Along):
-    """`y` is the index of the first largest entry along `dim`"""
+class IndexOfExtreme(Along):
+    """An op that finds an entry along a dim, which the result lacks."""
 
-    dim: int
     not_differentiable = "the result is an index"
 
     def infer(self, *types: TensorType) -> TensorType:
-        return _index_type(self.name, self.dim, types[0])
+        x, dim = types[0], self.dim
+        check_dim(self.name, dim, x.rank)
+        require(x.shape[dim] > 0, f"{self.name} of an empty dim: {x.shape}")
+        return TensorType((*x.shape[:dim], *x.shape[dim + 1 :]), I32)
 
     def dims(self, *types: TensorType) -> str:
-        return _dropped(types[0].rank, self.dim)
+        rank = types[0].rank
+        kept = " ".join(f"a{i}" for i in range(rank) if i != self.dim) or "."
+        return f"{marked(rank, [self.dim])} -> {kept}"
+
+    @classmethod
+    def samples(cls) -> Sequence[tuple[Op, str]]:
+        return [(cls(1), "f32[3,4]"), (cls(0), "i32[5]")]
+
+
+@register
+class Argmax(IndexOfExtreme):
+    """`y` is the index of the first largest entry along `dim`"""
+
+    dim: int
 
     def run(self, *xs: Array) -> Array:
         return np.asarray(np.argmax(xs[0], axis=self.dim)).astype(np.int32)
 
-    @classmethod
-    def samples(cls) -> Sequence[tuple[Op, str]]:
-        return [(cls(1), "f32[3,4]"), (cls(0), "i32[5]")]
-
 
 @register
-class Argmin(Along):
+class Argmin(IndexOfExtreme):
     """`y` is the index of the first smallest entry along `dim`"""
 
     dim: int
-    not_differentiable = "the result is an index"
-
-    def infer(self, *types: TensorType) -> TensorType:
-        return _index_type(self.name, self.dim, types[0])
-
-    def dims(self, *types: TensorType) -> str:
-        return _dropped(types[0].rank, self.dim)
 
     def run(self, *xs: Array) -> Array:
         return np.asarray(np.argmin(xs[0], axis=self.dim)).astype(np.int32)
-
-    @classmethod
-    def samples(cls) -> Sequence[tuple[Op, str]]:
-        return [(cls(1), "f32[3,4]"), (cls(0), "i32[5]")]
-
-
-def _index_type(name: str, dim: int, x: TensorType) -> TensorType:
-    check_dim(name, dim, x.rank)
-    require(x.shape[dim] > 0, f"{name} of an empty dim: {x.shape}")
-    return TensorType((*x.shape[:dim], *x.shape[dim + 1 :]), I32)
-
-
-def _dropped(rank: int, dim: int) -> str:
-    kept = " ".join(f"a{i}" for i in range(rank) if i != dim) or "."
-    return f"{marked(rank, [dim])} -> {kept}"
 
 
 @register

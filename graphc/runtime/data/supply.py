@@ -49,13 +49,10 @@ class Supply(Protocol):
         ...
 
 
-class Counted:
-    """The supply of what depends on no array of a batch: only the number of units of each extent is
-    known. counts: where it is not the static one
-    """
+class _SplitByCounts:
+    """What follows from the number of units of each extent, where it is not the static one."""
 
-    def __init__(self, counts: Mapping[str, int] | None = None) -> None:
-        self.counts = counts or {}
+    counts: Mapping[str, int]
 
     @property
     def key(self) -> object | None:
@@ -67,6 +64,15 @@ class Counted:
     def cut(self, r: Range, at: Coordinates) -> tuple[int, int]:
         return r.at(at, self.counts)
 
+
+class Counted(_SplitByCounts):
+    """The supply of what depends on no array of a batch: only the number of units of each extent is
+    known. counts: where it is not the static one
+    """
+
+    def __init__(self, counts: Mapping[str, int] | None = None) -> None:
+        self.counts = counts or {}
+
     def fill(self, source: str, buffer: Buffer, at: Coordinates, out: Array) -> None:
         raise AssertionError(f"nothing is known of '{source}' before the first step")
 
@@ -74,7 +80,7 @@ class Counted:
         return None
 
 
-class WholeBatch:
+class WholeBatch(_SplitByCounts):
     """A global batch: arrays of any strides, possibly of fewer examples than the program takes.
 
     poison fills the padding with NaN (floats) or an index out of range, to show in tests that it is
@@ -84,16 +90,6 @@ class WholeBatch:
     def __init__(self, program: Program, batch: Batch, *, poison: bool = False) -> None:
         self._arrays, self.counts = check_batch(program, batch)
         self._poison = poison
-
-    @property
-    def key(self) -> object | None:
-        return tuple(sorted(self.counts.items()))
-
-    def count(self, extent: str, static: int) -> int:
-        return self.counts.get(extent, static)
-
-    def cut(self, r: Range, at: Coordinates) -> tuple[int, int]:
-        return r.at(at, self.counts)
 
     def fill(self, source: str, buffer: Buffer, at: Coordinates, out: Array) -> None:
         spans = [r.at(at, self.counts) for r in buffer.ranges]
