@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
+from sharded_ops import check_signature, signatures_of
 
 import graphc.ops
 from graphc.ir.builder import infer_type
@@ -17,7 +18,6 @@ from graphc.ops.reshape import Reshape, reshape_rule
 from graphc.ops.shape import Broadcast, Transpose
 from graphc.ops.windows import Windows
 from graphc.testing.samples import Case, sample_cases
-from graphc.testing.sharded_ops import check_signature, signatures_of
 
 Rng = np.random.Generator
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from derivative_checks import check_gradients
 
 import graphc.ops  # noqa: F401  (registers the ops)
 from graphc.autodiff.reverse_mode import gradients
@@ -10,7 +11,6 @@ from graphc.ir.op import all_ops, op_named
 from graphc.ir.types import F32, F64, TensorType
 from graphc.ops.source import Input
 from graphc.testing.compute import evaluate
-from graphc.testing.differences import check_gradients
 from graphc.testing.samples import Case, sample_cases
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from derivative_checks import check_gradients
 
 from graphc.ir.builder import Builder
-from graphc.testing.differences import check_gradients
 
 RNG = np.random.default_rng(1)
 
