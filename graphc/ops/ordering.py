@@ -45,10 +45,6 @@ class IndexOfExtreme(Along):
         kept = " ".join(f"a{i}" for i in range(rank) if i != self.dim) or "."
         return f"{marked(rank, [self.dim])} -> {kept}"
 
-    @classmethod
-    def samples(cls) -> Sequence[tuple[Op, str]]:
-        return [(cls(1), "f32[3,4]"), (cls(0), "i32[5]")]
-
 
 @register
 class Argmax(IndexOfExtreme):
@@ -59,6 +55,10 @@ class Argmax(IndexOfExtreme):
     def run(self, *xs: Array) -> Array:
         return np.asarray(np.argmax(xs[0], axis=self.dim)).astype(np.int32)
 
+    @classmethod
+    def samples(cls) -> Sequence[tuple[Op, str]]:
+        return [(cls(1), "f32[3,4]"), (cls(0), "i32[5]")]
+
 
 @register
 class Argmin(IndexOfExtreme):
@@ -68,6 +68,10 @@ class Argmin(IndexOfExtreme):
 
     def run(self, *xs: Array) -> Array:
         return np.asarray(np.argmin(xs[0], axis=self.dim)).astype(np.int32)
+
+    @classmethod
+    def samples(cls) -> Sequence[tuple[Op, str]]:
+        return [(cls(1), "f32[3,4]"), (cls(0), "i32[5]")]
 
 
 @register
