@@ -27,7 +27,7 @@ class HasShape(Protocol):
 
 
 def copy_axes(t: TensorType, mesh: Mesh) -> tuple[Axis, ...]:
-    """The axes along which every place has a copy of its own."""
+    """The axes along which every device has a copy of its own."""
     return tuple(a for a in mesh.space if t.placement[a.name] == Varying())
 
 

@@ -40,9 +40,9 @@ def _dims(b: Buffer) -> Iterator[tuple[Range, int, int]]:
 
 
 def _fits(r: Range, length: int, whole: int, program: Program) -> bool:
-    """Whether a dim of `whole` entries, of which a place holds `length`, is cut as its range says.
+    """Whether a dim of `whole` entries, of which a device holds `length`, is cut as its range says.
 
-    The widths of the parts are those that the mesh gives, so that all places cut alike.
+    The widths of the parts are those that the mesh gives, so that all devices cut alike.
     """
     mesh, names = program.mesh, [name for name, _ in r.axes]
     sizes = {a.name: a.size for a in mesh.axes}
@@ -97,12 +97,12 @@ def alike(x: Buffer, y: Buffer) -> bool:
 
 
 def is_cut(b: Buffer, dim: int, axis: str) -> bool:
-    """Whether a place along an axis has a part of a dim only."""
+    """Whether a device along an axis has a part of a dim only."""
     return 0 <= dim < len(b.ranges) and axis in (name for name, _ in b.ranges[dim].axes)
 
 
 def is_part(whole: Buffer, part: Buffer, dim: int, axis: str) -> bool:
-    """Whether `part` is what a place along the axis holds of `whole`, which is cut along `dim`."""
+    """Whether `part` is what a device along the axis holds of `whole`, which is cut along `dim`."""
     cut = is_cut(part, dim, axis) and not is_cut(whole, dim, axis)
     return cut and same_ranges(whole, part, {dim: axis})
 

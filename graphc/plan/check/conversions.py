@@ -1,4 +1,4 @@
-"""Local conversions: the same global value before and after, another part of it on each place."""
+"""Local conversions: the same global value before and after, another part of it on each device."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def _variables(program: Program) -> Iterator[str]:
 
 
 def _holds(b: Buffer, t: TensorType, program: Program) -> bool:
-    """Whether a buffer has a place's part of a value of that type."""
+    """Whether a buffer holds a device's part of a value of that type."""
     allowed = ranges_of(t, program.mesh), exact_ranges(t, program.mesh)
     return (b.shape_global, b.dtype) == (t.shape, t.dtype) and b.ranges in allowed
 

@@ -52,7 +52,7 @@ def _mistyped(op: Op, operands: Sequence[Buffer], result: Buffer) -> str | None:
     types = [TensorType(b.shape, b.dtype) for b in operands]
     inferred, shape = op.infer(*types), result.shape
     if op.positioned == -1 and inferred.shape != shape:
-        shape = result.shape_global  # it makes its place's part of what it says
+        shape = result.shape_global  # it makes its device's part of what it says
     if (inferred.shape, inferred.dtype) != (shape, result.dtype):
         return f"it computes {inferred}, but its buffer holds {TensorType(shape, result.dtype)}"
     takes = len(parse_rule(op.dims(*types)).operands)

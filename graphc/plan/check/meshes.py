@@ -1,4 +1,4 @@
-"""The mesh of a program: axes with places, and what they deal out."""
+"""The mesh of a program: its axes, and what is dealt out over them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_TURNS = 1 << 20
 
 
 def mesh_is_possible(program: Program) -> Iterator[str]:
-    """Axes have names of their own and places; leaves and tiles are dealt out by axes."""
+    """Every axis has a name of its own and a size; leaves and tiles are dealt out over axes."""
     mesh = program.mesh
     names = [a.name for a in mesh.axes]
     if len(set(names)) != len(names):

@@ -1,4 +1,4 @@
-"""Collectives: all places of a group agree on what they send, and what they get fits."""
+"""Collectives: all devices of a group agree on what they send, and what they get fits."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _of_one_leaf(a: Buffer, op: Conversion, mesh: Mesh) -> Buffer | None:
 
 
 def _fits(a: Buffer, b: Buffer, op: Conversion) -> bool:
-    """Whether a collective makes b of a. A value at home along its axis is at one place there."""
+    """Whether a collective makes b of a. A value at home along its axis is at one coordinate of it."""
     match op.states:
         case Partial(), Home(coordinate=k):
             return alike(a, b) and _whole(a, op) and _at_home(b, a, op.along, k)
@@ -74,7 +74,7 @@ def _fits(a: Buffer, b: Buffer, op: Conversion) -> bool:
 
 
 def _whole(b: Buffer, op: Conversion) -> bool:
-    """Whether every place along the axes has the buffer."""
+    """Whether every device along the axes has the buffer."""
     return not any(axis in op.axes for axis, _ in b.home)
 
 
