@@ -9,7 +9,6 @@ after each of them.
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Iterator
 from dataclasses import asdict
 from fnmatch import fnmatchcase
@@ -28,7 +27,7 @@ from graphc.passes.placing.tile import untiled
 from graphc.plan.determinism import determinism_of
 from graphc.plan.plan import SYNC, WORKER, Plan, PlannedVariable
 from graphc.strategies import NO_CUT, Strategy, layout_of, named_parts
-from graphc.support.errors import GraphcError, GraphcWarning, did_you_mean
+from graphc.support.errors import GraphcError, did_you_mean, warn
 from graphc.support.gc_pause import collector_paused
 from graphc.support.no_fork import no_fork
 
@@ -103,7 +102,7 @@ def _warn_without_batch(graph: Graph, strategy: Strategy) -> None:
             help="name the first dim, as in x: f32[batch, 64]; "
             "in Python, take the batch size from x.shape[0] and not from len(x)",
         )
-        warnings.warn(GraphcWarning(warning.render().replace("error", "warning", 1)), stacklevel=3)
+        warn(warning, stacklevel=3)
 
 
 def _check_names(graph: Graph, strategy: Strategy) -> None:

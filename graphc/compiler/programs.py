@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -35,7 +34,7 @@ from graphc.strategies import (
     layout_of,
     named_parts,
 )  # fmt: skip
-from graphc.support.errors import GraphcError, GraphcWarning
+from graphc.support.errors import GraphcError, warn
 from graphc.support.gc_pause import collector_paused
 from graphc.support.lazy_map import LazyMap, existing, joined, renamed
 from graphc.support.no_fork import no_fork
@@ -230,20 +229,13 @@ def _warn_of_idle(train: Graph, how: Asynchronous) -> None:
     """Warn of servers without variables, and of workers that the staleness bound keeps waiting."""
     idle = sum(not names for names in cut_of(train).variables_of(how.servers))
     if idle:
-        _warn(
-            "G0476",
-            f"{idle} of {how.servers} servers own no variable",
-            "variables whose updates read each other stay together; use fewer servers",
-        )
+        text = f"{idle} of {how.servers} servers own no variable"
+        help = "variables whose updates read each other stay together; use fewer servers"
+        warn(GraphcError("G0476", text, help=help), stacklevel=2)
     if how.staleness is not None and how.workers > how.staleness + 1:
-        _warn(
-            "G0475",
+        text = (
             f"with staleness={how.staleness}, only {how.staleness + 1} of {how.workers} workers "
-            "can compute at a time: each push on its way makes the others staler by one",
-            f"staleness={how.workers - 1} lets all of them work, or use fewer workers",
+            "can compute at a time: each push on its way makes the others staler by one"
         )
-
-
-def _warn(code: str, message: str, help: str) -> None:
-    text = GraphcError(code, message, help=help).render().replace("error", "warning", 1)
-    warnings.warn(GraphcWarning(text), stacklevel=3)
+        help = f"staleness={how.workers - 1} lets all of them work, or use fewer workers"
+        warn(GraphcError("G0475", text, help=help), stacklevel=2)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
@@ -19,7 +18,7 @@ from graphc.runtime.data.dataset import START, Position
 from graphc.runtime.data.own_examples import Wanted
 from graphc.support import random
 from graphc.support.caller import user_span
-from graphc.support.errors import GraphcError, GraphcWarning, UnknownNameError
+from graphc.support.errors import GraphcError, UnknownNameError, warn
 from graphc.support.random import checked_seed
 
 if TYPE_CHECKING:
@@ -246,7 +245,7 @@ def _warn_of_rereading(source: DataSource) -> None:
         help="batches(..., blocks=4) shuffles the parts, and the examples of 4 at a time; "
         "keep=N in the source keeps more in memory",
     )
-    warnings.warn(GraphcWarning(warning.render().replace("error", "warning", 1)), stacklevel=4)
+    warn(warning, stacklevel=4)
 
 
 def _rectangular(entries: Entries) -> Entries:

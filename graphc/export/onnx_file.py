@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from graphc.ir.types import TensorType
 from graphc.lowering.program.program import PREDICT
 from graphc.plan.plan import Plan
 from graphc.runtime.trainer import Trainer
-from graphc.support.errors import GraphcError, GraphcWarning, did_you_mean
+from graphc.support.errors import GraphcError, did_you_mean, warn
 from graphc.support.files import write_whole
 
 if TYPE_CHECKING:
@@ -150,4 +149,4 @@ def _warn(predicts: PredictionGraph) -> None:
         "G0654", f"the ONNX model takes batches of {predicts.batch} examples only: {why}",
         span=node.origin if node else None,
     )  # fmt: skip
-    warnings.warn(GraphcWarning(note.render().replace("error", "warning", 1)), stacklevel=3)
+    warn(note, stacklevel=3)

@@ -11,7 +11,6 @@ Once all contributions are there, the rows with equal indices are added (`row_su
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
@@ -21,7 +20,7 @@ from graphc.ir.builder import Builder, Value
 from graphc.ir.graph import Node, Variable
 from graphc.ir.op import op_named
 from graphc.ir.orders import Order
-from graphc.support.errors import GraphcError, GraphcWarning, did_you_mean
+from graphc.support.errors import GraphcError, did_you_mean, warn
 
 MODES = ("auto", "on", "off")
 
@@ -186,4 +185,4 @@ def _warn_of_both(v: Variable, uses: Uses) -> None:
         help=f'{uses.rows} rows of {v.type.shape[0]} alone would be sparse; sparse="off" for '
         f"'{v.name}' silences this warning",
     )
-    warnings.warn(GraphcWarning(note.render().replace("error", "warning", 1)), stacklevel=3)
+    warn(note, stacklevel=3)

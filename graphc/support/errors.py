@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import linecache
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -112,9 +113,9 @@ class GraphcError(Exception):
     def __str__(self) -> str:
         return self.render()
 
-    def render(self) -> str:
-        """The whole message as text, without a trailing newline."""
-        lines = [f"error[{self.code}]: {_shortened(self.message)}"]
+    def render(self, kind: str = "error") -> str:
+        """The whole message as text, without a trailing newline. kind: error, warning or note."""
+        lines = [f"{kind}[{self.code}]: {_shortened(self.message)}"]
         if self.span is not None:
             lines += _excerpt(self.span, "-->", "^")
         for span, word in self.labels:
@@ -139,6 +140,14 @@ class GraphcWarning(UserWarning):
     def __init__(self, *args: object) -> None:
         super().__init__(*args)
         GraphcWarning.count += 1
+
+
+def warn(note: GraphcError, kind: str = "warning", stacklevel: int = 1) -> None:
+    """Warn of what would be an error's text, and go on.
+
+    kind: warning or note; stacklevel: as in `warnings.warn`
+    """
+    warnings.warn(GraphcWarning(note.render(kind)), stacklevel=stacklevel + 1)
 
 
 class VerifyError(GraphcError):

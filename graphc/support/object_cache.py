@@ -17,7 +17,6 @@ import os
 import stat
 import tempfile
 import time
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -25,7 +24,7 @@ from pathlib import Path
 
 from graphc.support import config
 from graphc.support.config import IMPORTED
-from graphc.support.errors import GraphcError, GraphcWarning
+from graphc.support.errors import GraphcError, warn
 
 try:
     import fcntl
@@ -188,8 +187,7 @@ def _warn(base: Path, message: str) -> None:
         return
     _WARNED.add(base)
     help = "set GRAPHC_CACHE to another folder, or to 0 to use no cache"
-    text = GraphcError("G0708", message, help=help).render().replace("error", "warning", 1)
-    warnings.warn(GraphcWarning(text), stacklevel=4)
+    warn(GraphcError("G0708", message, help=help), stacklevel=4)
 
 
 # -- the code that makes objects -------------------------------------------------------------------

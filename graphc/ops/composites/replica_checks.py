@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 
 from graphc.ir.builder import Builder, Value
 from graphc.ir.graph import Node
 from graphc.ops.binary import Maximum, Minimum
 from graphc.ops.replicas import OwnSize
-from graphc.support.errors import GraphcError, GraphcWarning, Span
+from graphc.support.errors import GraphcError, Span, warn
 from graphc.support.reachable import reachable
 
 
@@ -33,8 +32,7 @@ def warn_of_clip(f: Builder, value: Value) -> None:
 def _warn(f: Builder, code: str, text: str, help: str, at: Span | None = None) -> None:
     labels = ((at, "clipped here"),) if at and at != f.origin else ()
     note = GraphcError(code, text, span=f.origin, labels=labels, help=help)
-    warning = GraphcWarning(note.render().replace("error", "warning", 1))
-    warnings.warn(warning, stacklevel=2)
+    warn(note, stacklevel=2)
 
 
 def _entrywise(f: Builder, value: Value) -> Iterator[Node]:

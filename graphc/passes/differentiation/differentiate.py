@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping
 
 from graphc.autodiff.reverse_mode import GradientRules, active_nodes, gradients_and_rows
@@ -14,7 +13,7 @@ from graphc.ops.optimizers.hyper import attached
 from graphc.ops.sparse import Gradient, Rows, sparse_reads
 from graphc.passes.base import Pass, register_pass
 from graphc.passes.differentiation.gradient_orders import mark_orders
-from graphc.support.errors import GraphcError, GraphcWarning
+from graphc.support.errors import GraphcError, warn
 
 
 @register_pass
@@ -161,7 +160,7 @@ def _warn_of_average(objective: Objective) -> None:
         span=objective.origin,
         help="without `reduction fanin_mean` they are added",
     )
-    warnings.warn(GraphcWarning(note.render().replace("error", "warning", 1)), stacklevel=3)
+    warn(note, stacklevel=3)
 
 
 def _slots(f: Builder, variable: Variable, objective: Objective) -> dict[str, Value]:
@@ -205,7 +204,7 @@ def _report_unused(
         if number == MANY and len(unused) > MANY:
             message += f"; nor do {len(unused) - MANY:,} others"
         note = GraphcError("G0303", message, span=graph.variables[v].origin)
-        warnings.warn(GraphcWarning(note.render().replace("error", "warning", 1)), stacklevel=2)
+        warn(note, stacklevel=2)
 
 
 MANY = 5  # parameters that are named one by one

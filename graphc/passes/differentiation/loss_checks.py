@@ -6,7 +6,6 @@ that is not known, nothing is reported.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,7 +14,7 @@ from graphc.ir.graph import Graph, Node, Objective
 from graphc.ir.orders import REDUCTIONS
 from graphc.ir.types import TensorType
 from graphc.ir.varying import leaves, varying_nodes
-from graphc.support.errors import GraphcError, GraphcWarning
+from graphc.support.errors import GraphcError, warn
 from graphc.support.reachable import reachable
 
 Growths = Mapping[str, Growth]
@@ -35,8 +34,7 @@ def check_losses(graph: Graph) -> None:
         _check_reduction(graph, objective, growth, by_replica)
         scaled = _scaled(graph, objective, by_replica)
         for warning in (*_complaints(graph, objective, growth), *scaled):
-            text = warning.render().replace("error", "warning", 1)
-            warnings.warn(GraphcWarning(text), stacklevel=3)
+            warn(warning, stacklevel=3)
 
 
 # -- what is wrong with it ------------------------------------------------------------------------

@@ -52,7 +52,7 @@ def _of_one_leaf(a: Buffer, op: Conversion, mesh: Mesh) -> Buffer | None:
 
 
 def _fits(a: Buffer, b: Buffer, op: Conversion) -> bool:
-    """Whether a collective makes b of a. A value at home along its axis is at one coordinate of it."""
+    """Whether a collective makes b of a. A value at home is at one coordinate of the axis."""
     match op.states:
         case Partial(), Home(coordinate=k):
             return alike(a, b) and _whole(a, op) and _at_home(b, a, op.along, k)

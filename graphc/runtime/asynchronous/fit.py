@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -37,7 +36,7 @@ from graphc.runtime.data.batches import Batch
 from graphc.runtime.data.dataset import Position
 from graphc.runtime.results import Metrics, plains
 from graphc.runtime.transports.processes import Processes
-from graphc.support.errors import GraphcError, GraphcWarning
+from graphc.support.errors import GraphcError, warn
 
 FEW = 10  # updates of each worker
 
@@ -250,5 +249,4 @@ def warn_of_few(plan: Plan, steps: int) -> None:
     if how is not None and steps < FEW * how.workers:
         text = f"{steps} updates for {how.workers} workers: each makes about {steps // how.workers}"
         help = "use smaller batches, more epochs, or fewer workers"
-        warning = GraphcError("G0477", text, help=help).render().replace("error", "warning", 1)
-        warnings.warn(GraphcWarning(warning), stacklevel=3)
+        warn(GraphcError("G0477", text, help=help), stacklevel=3)

@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 
 from graphc.runtime.checkpoints.boxes import Box
 from graphc.runtime.checkpoints.checkpoint import dtype_words
-from graphc.runtime.checkpoints.kernel_history import warn
 from graphc.runtime.checkpoints.tensor_files import TensorInFile, Value
 from graphc.runtime.checkpoints.weights import few
-from graphc.support.errors import GraphcError
+from graphc.support.errors import GraphcError, warn
 
 Array: TypeAlias = NDArray[Any]
 
@@ -121,7 +120,11 @@ def note_conversions(
         return
     said = "; ".join(f"{words}: {few(names)}" for words, names in groups.items())
     help = "floats are rounded to the nearest" if rounded else "each value stays the same"
-    warn("note", "G0546", f"weights of {path} are converted from {said}", help)
+    warn(
+        GraphcError("G0546", f"weights of {path} are converted from {said}", help=help),
+        "note",
+        stacklevel=3,
+    )
 
 
 def _words(values: Mapping[str, Value], wanted: Mapping[str, np.dtype[Any]]) -> dict[str, str]:

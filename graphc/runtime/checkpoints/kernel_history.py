@@ -7,13 +7,12 @@ history, so that a run that resumes elsewhere can report from which step on its 
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeAlias
 
-from graphc.support.errors import GraphcError, GraphcWarning
+from graphc.support.errors import GraphcError, warn
 
 
 @dataclass(frozen=True)
@@ -110,16 +109,14 @@ def warn_of_change(path: object, before: KernelHistoryPart, now: KernelHistoryPa
     )
     if not before.kernels:
         text = f"{path} does not say which kernels computed its {now.start} steps"
-        warn("note", "G0528", text, "the run continues; its own checkpoints will say so")
+        warn(
+            GraphcError("G0528", text, help="the run continues; its own checkpoints will say so"),
+            "note",
+            stacklevel=3,
+        )
         return
     for text in _of_grid(before, now):
-        warn("warning", "G0529", f"{text} since {path} was written", later)
+        warn(GraphcError("G0529", f"{text} since {path} was written", help=later), stacklevel=3)
     if kernels := ", ".join(_of_kernels(before, now)):
         text = f"the kernels differ from those that computed {path}: {kernels}"
-        warn("warning", "G0527", text, later)
-
-
-def warn(kind: str, code: str, message: str, help: str) -> None:
-    """Warn about a checkpoint; kind: note or warning."""
-    text = GraphcError(code, message, help=help).render().replace("error", kind, 1)
-    warnings.warn(GraphcWarning(text), stacklevel=4)
+        warn(GraphcError("G0527", text, help=later), stacklevel=3)

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, Self
 
 from graphc.runtime.checkpoints.folder import FolderWriter, Portion
-from graphc.runtime.checkpoints.kernel_history import warn
 from graphc.runtime.checkpoints.series import (
     aside,
     newest,
@@ -30,7 +29,7 @@ from graphc.runtime.checkpoints.series import (
 from graphc.runtime.checkpoints.sharded import Savable, portion_of
 from graphc.runtime.machine.interrupts import Uninterrupted
 from graphc.support.calls import explain_classes
-from graphc.support.errors import GraphcError
+from graphc.support.errors import GraphcError, warn
 from graphc.support.files import writing
 
 PATIENCE = 1.0  # seconds that a training waits for checkpoints before it says so
@@ -220,7 +219,10 @@ class Saver:
             self.written, self._none = write.path, False
         else:
             text = f"no checkpoint of step {write.steps}: {self.failure.message}"
-            warn("warning", "G0542", text, "the training goes on; older checkpoints stay")
+            warn(
+                GraphcError("G0542", text, help="the training goes on; older checkpoints stay"),
+                stacklevel=3,
+            )
         return time.monotonic() - start
 
     def _outcome(self, write: _Write) -> GraphcError | None:
@@ -253,7 +255,11 @@ class Saver:
         before, self._waited = self._waited, self._waited + seconds
         if before <= PATIENCE < self._waited:
             text = f"writing a checkpoint takes longer than {self.where.every} steps"
-            warn("note", "G0544", text, "the training waits for it; write fewer of them")
+            warn(
+                GraphcError("G0544", text, help="the training waits for it; write fewer of them"),
+                "note",
+                stacklevel=3,
+            )
 
 
 @dataclass(frozen=True)

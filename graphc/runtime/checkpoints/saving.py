@@ -37,7 +37,7 @@ from graphc.runtime.checkpoints.dtype_conversions import (
     note_conversions,
 )
 from graphc.runtime.checkpoints.folder import read_folder
-from graphc.runtime.checkpoints.kernel_history import KernelHistory, in_json, of_json, warn
+from graphc.runtime.checkpoints.kernel_history import KernelHistory, in_json, of_json
 from graphc.runtime.checkpoints.series import is_checkpoint, read_newest
 from graphc.runtime.checkpoints.tensor_files import Value
 from graphc.runtime.checkpoints.weights import read_weights
@@ -45,7 +45,7 @@ from graphc.runtime.data.ahead import Ahead, ahead_of
 from graphc.runtime.data.dataset import Position
 from graphc.runtime.synchronous.engine import run_once
 from graphc.runtime.transports.processes import ALONE, Processes
-from graphc.support.errors import GraphcError
+from graphc.support.errors import GraphcError, warn
 
 Array = NDArray[Any]
 SHOWN = 20  # names in a message
@@ -257,7 +257,11 @@ def fitting(
     said = {"not in it": missing, "of another type": [n for n in same_name if n not in fit]}
     if words := "; ".join(f"{what}: {_listed(names)}" for what, names in said.items() if names):
         text = f"{len(fit)} of {len(wanted)} variables start from {path}; {words}"
-        warn("note", "G0531", text, "the others start as the program says")
+        warn(
+            GraphcError("G0531", text, help="the others start as the program says"),
+            "note",
+            stacklevel=3,
+        )
     note_conversions(path, fit, dtypes, rounded)
     return {n: in_dtype(a, dtypes[n]) for n, a in fit.items()}
 
@@ -292,7 +296,10 @@ def warn_of_seed(path: str | Path, before: int, plan: Plan) -> None:
         text = (
             f"the seed is {now}, but {path} was made with {before}: other random numbers are drawn"
         )
-        warn("warning", "G0530", text, f"compile with seed {before} to keep the same bits")
+        warn(
+            GraphcError("G0530", text, help=f"compile with seed {before} to keep the same bits"),
+            stacklevel=3,
+        )
 
 
 def of_same_size(ahead: Ahead, size: int) -> Ahead:
@@ -301,7 +308,7 @@ def of_same_size(ahead: Ahead, size: int) -> Ahead:
         count = len(ahead.after)
         text = f"{count} batches of {ahead.size} examples were used before earlier ones"
         help = f"batches of {size} use their examples again; go on with {ahead.size}"
-        warn("warning", "G0533", text, help)
+        warn(GraphcError("G0533", text, help=help), stacklevel=3)
         return Ahead(size)
     return Ahead(size, ahead.after)
 
@@ -313,7 +320,7 @@ def warn_of_order(before: str, now: str) -> None:
         help = (
             "some of its examples are read twice, and others not at all; the next epoch is complete"
         )
-        warn("warning", "G0532", text, help)
+        warn(GraphcError("G0532", text, help=help), stacklevel=3)
 
 
 # -- the values of a plan's variables --------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping
 from math import prod
 
@@ -10,7 +9,7 @@ from graphc.lowering.program.program import Program
 from graphc.plan.plan import SYNC, WORKER, Plan
 from graphc.runtime.data.dataset import examples_of
 from graphc.runtime.data.sharding import Sharding
-from graphc.support.errors import GraphcError, GraphcWarning
+from graphc.support.errors import GraphcError, warn
 
 
 def programs_used(plan: Plan) -> list[str] | None:
@@ -90,4 +89,4 @@ def warn_of_proportion(plan: Plan, examples: int, batch: int) -> None:
         help=f"a smaller batch makes more updates; fewer than {FEWEST_UPDATES} an epoch, or a "
         f"batch over {LARGEST_PART:.0%} of the data, seldom train well",
     )
-    warnings.warn(GraphcWarning(warning.render().replace("error", "warning", 1)), stacklevel=3)
+    warn(warning, stacklevel=3)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import warnings
 from collections.abc import Mapping
 from math import prod
 from typing import Any
@@ -20,7 +19,7 @@ from graphc.runtime.checkpoints.tensor_files import Value, bytes_of, dense
 from graphc.runtime.machine.launchers import check_processes
 from graphc.runtime.transports.processes import Processes
 from graphc.runtime.transports.transport import Transport
-from graphc.support.errors import GraphcError, GraphcWarning
+from graphc.support.errors import GraphcError, warn
 
 Array = NDArray[Any]
 BUCKET = 1 << 20  # bytes: as large as over a slow link (graphc.passes.partitioning.bucket)
@@ -99,8 +98,7 @@ def warn_of_links(processes: Processes, mesh: Mesh, strategy: str) -> None:
                 help='such as multi_worker_mirrored(hosts, local), or link="network": the result '
                 "is the same, and less is sent from host to host",
             )
-            text = note.render().replace("error", "warning", 1)
-            warnings.warn(GraphcWarning(text), stacklevel=3)
+            warn(note, stacklevel=3)
 
 
 def check_same_checkpoint(processes: Processes, path: object, checksum: str) -> None:

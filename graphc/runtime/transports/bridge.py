@@ -136,7 +136,7 @@ class ProcessFailed(GraphcError):
         super().__init__(code, message)
         self.process, self.text = process, text
 
-    def render(self) -> str:
+    def render(self, kind: str = "error") -> str:
         if not self.text:
-            return super().render()
+            return super().render(kind)
         return f"{self.text}\n   = raised by process {self.process}"
