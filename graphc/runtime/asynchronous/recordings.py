@@ -145,10 +145,9 @@ def parse(text: str, name: str = "the recording") -> Recording:
         raise GraphcError("G0521", f"{name} is not a recording of graphc")
     if (version := head.pop("version", None)) != VERSION:
         raise GraphcError("G0521", f"{name} has format {version!r}, this graphc reads {VERSION}")
-    header = _made(Header, head, name, 1)
+    header, end = _made(Header, head, name, 1), _record(lines[-1], name, len(lines))
     entries: list[RecordedPush] = []
     changes: list[HyperChange] = []
-    end = _record(lines[-1], name, len(lines))
     for number, line in enumerate(lines[1:] if "order" in end else lines[1:-1], 2):
         record = _record(line, name, number)
         if "hyper" in record:
@@ -156,22 +155,24 @@ def parse(text: str, name: str = "the recording") -> Recording:
             continue
         entry = _made(RecordedPush, record, name, number)
         entries.append(_checked(entry, len(entries), name, number))
-    twice = [batch for batch, n in Counter(e.batch for e in entries).items() if n > 1]
-    if twice:
-        raise GraphcError("G0521", f"{name} uses batch {twice[0]} twice")
     recording = Recording(header, tuple(entries), tuple(changes))
-    if "pushes" not in end:
-        raise GraphcError(
-            "G0521", f"{name} is incomplete: it does not say how many pushes there are"
-        )
-    if end["pushes"] != len(entries):
-        message = f"{name} has {len(entries)} pushes, but says that there are {end['pushes']}"
-        raise GraphcError("G0521", message)
-    if text != recording.text():
-        raise GraphcError(
-            "G0521", f"{name} was changed after it was written: its hash does not match"
-        )
+    if wrong := _what_is_wrong(recording, end.get("pushes"), text):
+        raise GraphcError("G0521", f"{name} {wrong}")
     return recording
+
+
+def _what_is_wrong(recording: Recording, count: Any, text: str) -> str:
+    """What a recording, whose text ends with a count of its pushes, lacks; '' for nothing."""
+    pushes = recording.entries
+    twice = [batch for batch, n in Counter(e.batch for e in pushes).items() if n > 1]
+    if twice:
+        return f"uses batch {twice[0]} twice"
+    if count is None:
+        return "is incomplete: it does not say how many pushes there are"
+    if count != len(pushes):
+        return f"has {len(pushes)} pushes, but says that there are {count}"
+    changed = text != recording.text()
+    return "was changed after it was written: its hash does not match" if changed else ""
 
 
 def _record(line: str, name: str, number: int) -> dict[str, Any]:
