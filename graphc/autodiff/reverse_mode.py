@@ -113,8 +113,8 @@ def gradients(
 ) -> dict[str, Value | None]:
     """The gradient of the scalar `loss` with respect to each node of `wrt`, as new nodes of `f`.
 
-    None if no differentiable path leads from the node to the loss. Raises G0301 if the loss is not
-    a float scalar.
+    None if no differentiable path leads from the node to the loss. order: in which contributions to
+    a gradient are added. Raises G0301 if the loss is not a float scalar.
     """
     by_node = gradients_and_rows(f, loss, wrt, GradientRules(order))
     return {name: g for name, g in by_node.items() if not isinstance(g, Rows)}
