@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +12,7 @@ from graphc.ir.builder import Builder, Value
 from graphc.ir.graph import Graph
 from graphc.ir.types import F64
 from graphc.ops.source import Data
+from graphc.support.dataclass import dataclass
 from graphc.testing.compute import Function, evaluate, inputs
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any
 
@@ -23,6 +23,7 @@ from graphc.runtime.asynchronous.journal import Record, ServerState
 from graphc.runtime.asynchronous.messages import COORDINATOR, Letters, Message, Recovered
 from graphc.runtime.asynchronous.server import Server, ServerVariables
 from graphc.runtime.asynchronous.worker import Compute, Parts, Worker
+from graphc.support.dataclass import dataclass
 
 RETRY = 5.0  # time after which a role asks again
 NEVER = 1 << 40  # roles that may be lost

@@ -125,8 +125,8 @@ def test_nothing_is_evaluated_and_only_config_reads_the_environment() -> None:
     for path in FILES + BACKENDS:
         for node in ast.walk(parsed(path)):
             match node:
-                case ast.Call(func=ast.Name(id="eval" | "exec")):
-                    raise AssertionError(f"{path}:{node.lineno} evaluates text")
+                case ast.Call(func=ast.Name(id="eval" | "exec")):  # methods of records are made so
+                    assert path.name == "dataclass.py", f"{path}:{node.lineno} evaluates text"
                 case ast.Attribute(value=ast.Name(id="os"), attr="environ"):
                     assert path.name == "config.py", f"{path}:{node.lineno} reads the environment"
 

@@ -7,10 +7,11 @@ are virtual devices of one GPU, or blocks of them are on several: `graphc_cupy.s
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from graphc.runtime.backends.backend import Loaded, Programs
+from graphc.support.dataclass import dataclass
 
 if TYPE_CHECKING:
     from graphc.runtime.machine.requirements import Requirement

@@ -23,7 +23,7 @@ from ctypes import (
     c_size_t,
     c_void_p,
 )
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from itertools import product as indices
 from typing import Any
@@ -31,6 +31,7 @@ from typing import Any
 from graphc.ir.types import BF16, F16, F32, F64, DType
 from graphc.lowering.kernel.blas_form import BlasForm, BlasMatrix, blas_form
 from graphc.lowering.kernel.code import Gemm
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import InternalError
 
 # The numbers of the enumerations in cublas_api.h and library_types.h.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from graphc.support.dataclass import dataclass
 from graphc_cupy.summing import MadeKernel
 
 

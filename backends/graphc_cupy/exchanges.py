@@ -10,13 +10,14 @@ from __future__ import annotations
 import socket
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from graphc.runtime.supervision.reporter import REPORTER
 from graphc.runtime.transports.transport import CollectiveCall, Communicator
 from graphc.runtime.transports.waiting import Looks
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 from graphc.support.units import time_text
 from graphc_cupy.exchange_ops import CopyOp, KernelOp, LocalOp, NcclOp, ZeroOp

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from threading import Lock, RLock
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -25,6 +24,7 @@ from graphc.lowering.kernel.lowered import Native
 from graphc.runtime.backends.site import CACHE_SIZE
 from graphc.runtime.data.supply import Array, Counted, WholeBatch
 from graphc.runtime.machine.interrupts import Uninterrupted
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 from graphc_cupy.graph import CupyStep
 from graphc_cupy.lazy import LazyResults

@@ -7,12 +7,12 @@ memory was written by an earlier call, of whichever rank.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from graphc.lowering.kernel.code import KernelCall, LoopKernel, Pointer
 from graphc.lowering.kernel.lowered import Lowered, Native
 from graphc.runtime.data.supply import Supply
+from graphc.support.dataclass import dataclass
 from graphc_cupy.library import Launched
 from graphc_cupy.ranks import BoundRank
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from graphc.lowering import target as targets
 from graphc.lowering.kernel.code import Gemm, LoopKernel
 from graphc.lowering.target import LoweringTarget
+from graphc.support.dataclass import dataclass
 from graphc_cupy.cublas import Cublas, LibraryProduct
 
 

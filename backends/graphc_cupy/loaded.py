@@ -7,7 +7,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 from weakref import WeakValueDictionary, finalize
@@ -23,6 +22,7 @@ from graphc.lowering.target import LoweringTarget
 from graphc.runtime.backends.backend import Programs
 from graphc.runtime.profiling.recorder import Recorder
 from graphc.runtime.transports.transport import Communicator
+from graphc.support.dataclass import dataclass
 from graphc_cupy.device import CupyDevice
 from graphc_cupy.failing import ERRORS, error_bytes, joining
 from graphc_cupy.library import Gpu, Launched, kernels_on

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from graphc.lowering.memory.arena import aligned
 from graphc.lowering.target import GPU
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 from graphc.support.units import size_text
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import TypeAlias
 
@@ -15,6 +14,7 @@ from graphc.lowering.program.strides import MemoryLayout
 from graphc.lowering.target import GPU
 from graphc.runtime.transports.local_first import LocalFirst, local_first
 from graphc.runtime.transports.transport import CollectiveCall
+from graphc.support.dataclass import dataclass
 from graphc_cupy.exchange_ops import CopyOp, KernelOp, LocalOp, NcclOp, ZeroOp
 from graphc_cupy.summing import DenseCopy, OrderedSum
 

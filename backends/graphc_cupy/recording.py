@@ -8,7 +8,6 @@ event of a step is waited for, and so has a time of this machine's clock.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from time import perf_counter_ns
 from typing import Any
@@ -19,6 +18,7 @@ from graphc.lowering.kernel.lowered import Lowered, Native
 from graphc.lowering.program.program import Program
 from graphc.runtime.profiling.activities import Describer, number_of_part
 from graphc.runtime.profiling.recorder import FIELDS, Recorder, Records
+from graphc.support.dataclass import dataclass
 from graphc_cupy.launching import BoundLaunch
 
 

@@ -10,7 +10,7 @@ NCCL with CUDA Graphs", NCCL's user guide).
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from threading import Lock
 from typing import Any
 from weakref import finalize, ref
@@ -25,6 +25,7 @@ from graphc.runtime.backends.backend import Copy, Programs
 from graphc.runtime.backends.site import Site
 from graphc.runtime.data.supply import Array, Counted, Supply
 from graphc.runtime.transports.transport import CollectiveCall, Communicator
+from graphc.support.dataclass import dataclass
 from graphc_cupy.device import CupyDevice
 from graphc_cupy.exchange_plans import planned
 from graphc_cupy.exchanges import Exchanges, UnderWay

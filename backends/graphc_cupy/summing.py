@@ -7,7 +7,6 @@ addition has the bits that it has anywhere else.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from graphc.ir.placement import ReduceOp
 from graphc.ir.types import DType
@@ -23,6 +22,7 @@ from graphc.lowering.kernel.code import (
 )  # fmt: skip
 from graphc.lowering.nodes.node_maker import combine
 from graphc.lowering.program.strides import MemoryLayout
+from graphc.support.dataclass import dataclass
 
 Joins = tuple[tuple[int, int], ...]
 

@@ -6,12 +6,13 @@ batch 32     rows 2048     cols 512
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from math import prod
 
 from graphc.lowering.kernel.axes import OF_SUM, LoopAxis, axes_of, merged, with_axes
 from graphc.lowering.kernel.code import Gemm
+from graphc.support.dataclass import dataclass
 
 
 def without_unit_axes(product: Gemm) -> Gemm:

@@ -9,7 +9,7 @@ only the rest.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import TypeAlias
 
@@ -31,6 +31,7 @@ from graphc.lowering.kernel.code import (
     reached,
 )
 from graphc.lowering.kernel.random_numbers import RandomNumber
+from graphc.support.dataclass import dataclass
 from graphc_llvm import linked_sums
 from graphc_llvm.math import functions, random_numbers
 from graphc_llvm.prefetch import LINE, Prefetch

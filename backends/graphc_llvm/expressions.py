@@ -9,11 +9,11 @@ it is written. So a formula has the same value on every instruction set and at e
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from llvmlite import ir
 
+from graphc.support.dataclass import dataclass
 from graphc_llvm.vectors import INT32, INT64, Printer, Vector, suffix, vector
 
 Number: TypeAlias = "Expression | float | int"

@@ -9,13 +9,13 @@ only if the chain goes on:
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from llvmlite import ir
 
 from graphc.ir.types import F32, I32, DType
 from graphc.lowering.kernel.code import LinkedSum
+from graphc.support.dataclass import dataclass
 from graphc_llvm.helpers import helper
 from graphc_llvm.math import functions
 from graphc_llvm.vectors import INT32, INT64, POINTER, WIDTH, Printer, Vector, index

@@ -9,7 +9,6 @@ If it does not, the tile need not be multiplied: every entry is the other value.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from llvmlite import ir
 
@@ -23,6 +22,7 @@ from graphc.lowering.kernel.code import (
     Store,
     registers,
 )
+from graphc.support.dataclass import dataclass
 from graphc_llvm.expression_codegen import ExpressionPrinter, Registers
 from graphc_llvm.vectors import Printer
 

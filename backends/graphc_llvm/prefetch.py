@@ -8,7 +8,7 @@ memory, so that many are on their way at once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from graphc.lowering.kernel.axes import sizes
 from graphc.lowering.kernel.code import (
@@ -23,6 +23,7 @@ from graphc.lowering.kernel.code import (
     reached,
     registers,
 )
+from graphc.support.dataclass import dataclass
 
 LINE = 64  # bytes of a cache line
 LINES = 128  # that are on their way at once, about

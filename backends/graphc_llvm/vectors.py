@@ -8,7 +8,6 @@ the bits. Half precision is held in f32 (exactly), bool in i1.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from math import copysign
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 from llvmlite import ir
 
 from graphc.ir.types import BF16, BOOL, F16, F32, F64, I32, I64, DType
+from graphc.support.dataclass import dataclass
 from graphc_llvm import halves
 from graphc_llvm.addresses import allowed
 from graphc_llvm.alike import Alike, alike

@@ -5,12 +5,13 @@ It runs wherever NumPy runs, and is graphc's default backend.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from graphc.runtime.backends.backend import Loaded, Programs
 from graphc.support.config import get
+from graphc.support.dataclass import dataclass
 from graphc_numpy.memory import USUAL, Allocator
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,6 +12,7 @@ from graphc.lowering.memory.memory_plan import MemoryPlan
 from graphc.lowering.program.program import Buffer
 from graphc.lowering.program.strides import MemoryLayout
 from graphc.runtime.backends.site import Site
+from graphc.support.dataclass import dataclass
 
 Array: TypeAlias = NDArray[Any]
 Bytes: TypeAlias = NDArray[np.uint8]

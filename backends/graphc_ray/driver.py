@@ -13,7 +13,7 @@ import os
 import shutil
 import time
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from graphc.runtime.asynchronous.messages import (
 )
 from graphc.runtime.asynchronous.remote import Answer, Failure, RemoteRole, ServerPlace
 from graphc.support import config
+from graphc.support.dataclass import dataclass
 
 POLL = 0.1  # seconds after which the coordinator looks whether it is to stop
 RETRY = 1.0  # seconds after which a role that waits asks again; later it asks less often,

@@ -11,12 +11,12 @@ replicas: of what is summed over them, and divided by their number.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from graphc.ir.dims import parse_rule, reduced_dims
 from graphc.ir.graph import Graph, Node
 from graphc.ir.varying import leaves
 from graphc.ops.replicas import OwnSize, ReplicaCount
+from graphc.support.dataclass import dataclass
 
 Growth = frozenset[int] | None  # the exponents of the terms; None where nothing is known
 STILL: Growth = frozenset((0,))

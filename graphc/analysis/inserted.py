@@ -8,9 +8,9 @@ made by differentiation: the values that inserted nodes are made from, and their
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from graphc.ir.graph import Graph, Node
+from graphc.support.dataclass import dataclass
 from graphc.support.reachable import reachable
 
 

@@ -9,11 +9,12 @@ gathers exists from the next part on. Only a `recall` reads what an earlier loop
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from graphc.ir.graph import Graph, Node
 from graphc.ir.placement import R
 from graphc.ops.collective import Conversion, Recall
+from graphc.support.dataclass import dataclass
 from graphc.support.disjoint_sets import DisjointSets
 
 

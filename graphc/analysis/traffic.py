@@ -8,13 +8,13 @@ devices differ, since one of them owns a variable, it is the mean over all.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import prod
 
 from graphc.analysis.microbatch_loops import Turns, assigned
 from graphc.ir.graph import Graph, Node
 from graphc.ir.placement import local_shape
 from graphc.ops.collective import Conversion
+from graphc.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ every order: contributions are concatenated, and rows with equal indices are add
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import NamedTuple
 
 from graphc.autodiff.rule_linearity import is_linear
@@ -30,6 +30,7 @@ from graphc.ir.orders import Order
 from graphc.ir.repeat import Repeater
 from graphc.ir.substitute import substituted
 from graphc.ops.sparse import Gradient, Rows, rows_of, side_by_side
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 from graphc.support.reachable import reachable
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -13,6 +12,7 @@ import click
 
 from graphc.cli import completion
 from graphc.runtime.machine.interrupts import Terminated
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 
 if TYPE_CHECKING:

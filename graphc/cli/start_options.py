@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ import click
 from graphc.cli.options import added
 from graphc.cli.printing import shown_warnings
 from graphc.runtime.transports.processes import ALONE, Processes
+from graphc.support.dataclass import dataclass
 
 if TYPE_CHECKING:
     from graphc.runtime.checkpoints.saving import Saved

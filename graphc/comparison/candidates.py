@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from statistics import median
 
 from graphc.compiler.driver import compile_module
@@ -12,6 +12,7 @@ from graphc.frontend.module import Module
 from graphc.ir.orders import parse_orders
 from graphc.plan.plan import Plan
 from graphc.strategies import OneDevice, layout_of, parse_strategy
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 
 

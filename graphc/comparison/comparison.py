@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
@@ -15,6 +14,7 @@ from graphc.comparison.plot import plot
 from graphc.comparison.recommend import Recommendation, recommend
 from graphc.comparison.table import as_record, table
 from graphc.frontend.numpy.traced_module import traced_module
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 from graphc.support.files import write_whole
 

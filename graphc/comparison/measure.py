@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from math import isfinite
 from statistics import fmean
@@ -31,6 +30,7 @@ from graphc.runtime.checkpoints.saving import first_values, values_for
 from graphc.runtime.results import Metrics, loss_of
 from graphc.runtime.trainer import Trainer
 from graphc.strategies import OneDevice, parse_strategy
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 from graphc.testing.equivalence import (
     LAST_PLACES,

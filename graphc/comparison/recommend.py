@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from graphc.comparison.candidates import Measured
+from graphc.support.dataclass import dataclass
 from graphc.support.units import size_text, time_text
 
 NEAR = 0.05  # by how much two times may differ that count as equal

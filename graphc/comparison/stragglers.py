@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from graphc.runtime.asynchronous.drivers import Driver, DriverPlugin, Roles
 from graphc.runtime.asynchronous.threads import DRIVER as THREADS
 from graphc.runtime.asynchronous.worker import Compute, Worker
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 
 Slow = Mapping[int, float]  # device, or worker -> how many times longer it computes

@@ -13,7 +13,7 @@ import hashlib
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from graphc.lowering.program.program import Program
 from graphc.plan.plan import Plan
 from graphc.strategies import Strategy
 from graphc.support import config
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError, GraphcWarning
 from graphc.support.gc_pause import collector_paused
 from graphc.support.lazy_map import LazyMap, existing

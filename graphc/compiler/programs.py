@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache, partial
 
 from graphc.compiler.evaluation import predicted, prediction, with_quotients
@@ -34,6 +34,7 @@ from graphc.strategies import (
     layout_of,
     named_parts,
 )  # fmt: skip
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError, warn
 from graphc.support.gc_pause import collector_paused
 from graphc.support.lazy_map import LazyMap, existing, joined, renamed

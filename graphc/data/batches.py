@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 import numpy as np
@@ -18,6 +18,7 @@ from graphc.runtime.data.dataset import START, Position
 from graphc.runtime.data.own_examples import Wanted
 from graphc.support import random
 from graphc.support.caller import user_span
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError, UnknownNameError, warn
 from graphc.support.random import checked_seed
 

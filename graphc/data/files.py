@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 from graphc.support.untrusted_files import Unreadable, files_of
 

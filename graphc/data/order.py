@@ -7,7 +7,7 @@ who reads. The shuffle is that of graphc.runtime.data.sharding.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from graphc.data.entries import Index
 from graphc.runtime.data.sharding import shuffled
 from graphc.support import random
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from graphc.ir.types import TensorType
 from graphc.lowering.program.program import PREDICT
 from graphc.plan.plan import Plan
 from graphc.runtime.trainer import Trainer
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError, did_you_mean, warn
 from graphc.support.files import write_whole
 

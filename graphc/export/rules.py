@@ -7,12 +7,12 @@ computation needs (half precision, u8) `OnnxGraph.op` does.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from graphc.export.onnx_graph import OnnxGraph
 from graphc.ir.op import Op
 from graphc.ir.types import F32, I32, TensorType
+from graphc.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

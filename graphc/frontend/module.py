@@ -4,13 +4,14 @@ strategy that belong to it."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from graphc.ir.graph import STEP, Graph
 from graphc.ir.orders import parse_orders
 from graphc.ops.sparse import checked_mode
 from graphc.strategies import OneDevice, Strategy
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import Span
 
 

@@ -14,10 +14,11 @@ is made of them alone) is drawn aside, in the row of its first user.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 
 from graphc.inspect.scene import Box, Kind, Scene, ScenePart
+from graphc.support.dataclass import dataclass
 from graphc.support.disjoint_sets import DisjointSets
 
 

@@ -3,12 +3,13 @@ operand."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from enum import Enum
 from typing import NamedTuple
 
 from graphc.ir.graph import Graph, Node
 from graphc.ops.collective import Conversion
+from graphc.support.dataclass import dataclass
 from graphc.text.printer import (
     fields_text,
     placement_text,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import prod
 from xml.sax.saxutils import escape
 
 from graphc.lowering.program.instructions import Buffer
 from graphc.plan.plan import Plan
+from graphc.support.dataclass import dataclass
 
 MOST = 40  # rows of a table; of more variables, those of a layer share a row
 KINDS = {

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 from xml.sax.saxutils import escape
 
 from graphc.inspect.layout import TITLES, Lane, Layout, Links, layout
 from graphc.inspect.scene import STYLES, Box, Kind, Scene, ScenePart, clip
+from graphc.support.dataclass import dataclass
 from graphc.support.units import size_text
 
 _LINE, _PAD = 13.0, 7.0  # height of a line of text, space around the text

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from graphc.analysis.work import multiply_adds
 from graphc.inspect.scene import clean
 from graphc.ir.dims import parse_rule
 from graphc.ir.graph import Graph, Node
+from graphc.support.dataclass import dataclass
 from graphc.text.printer import fields_text, placement_text, type_text, value_text
 
 NOTHING = {"bytes": 0, "multiply_adds": 0}  # of what is no value

@@ -7,11 +7,11 @@ collective follows from the states; a transport has one method for each.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
 from graphc.ir.orders import Order
 from graphc.ir.placement import Home, Partial, Replicated, Split, State
+from graphc.support.dataclass import dataclass
 
 
 class CollectiveKind(Enum):

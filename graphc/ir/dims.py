@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from graphc.ir.placement import Partial, R, ReduceOp, Split, State
 from graphc.ir.types import Extent, Extents, TensorType
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from graphc.ir.op import Op
 from graphc.ir.orders import NO_ORDERS, Orders
 from graphc.ir.placement import Mesh, Placement
 from graphc.ir.types import TensorType
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import Span
 from graphc.support.reachable import reachable
 

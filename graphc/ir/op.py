@@ -12,11 +12,11 @@ import dataclasses
 import re
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, dataclass_transform
 
 from graphc.ir.placement import ReduceOp
 from graphc.ir.types import Extents, TensorType
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError, did_you_mean
 
 if TYPE_CHECKING:

@@ -7,9 +7,10 @@ mathematical value.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from enum import Enum
 
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError, did_you_mean
 
 

@@ -18,11 +18,12 @@ is cut at positions that do not depend on the number of devices.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, combinations, zip_longest
 from math import prod
 from operator import mul
 from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from graphc.support.dataclass import dataclass
 
 if TYPE_CHECKING:
     from graphc.ir.types import TensorType

@@ -8,7 +8,6 @@ runs once, and for other operands of these types its nodes are added again, with
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import TypeAlias
 
@@ -17,6 +16,7 @@ from graphc.ir.graph import Because, Node
 from graphc.ir.op import Op
 from graphc.ir.types import TensorType
 from graphc.ir.value import Value
+from graphc.support.dataclass import dataclass
 from graphc.support.memo import Memo
 
 Results: TypeAlias = Mapping[str, Value | None]

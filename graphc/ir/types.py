@@ -8,12 +8,13 @@ as a short last batch) and its *placement* on the mesh.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from math import prod
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from graphc.ir.placement import REPLICATED, Placement
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError, did_you_mean
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from graphc.frontend.numpy.length import Length
 from graphc.layers.base import GLOROT, Array, Layer
 from graphc.layers.core import Dense
 from graphc.ops.initializers import Initializer
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 
 

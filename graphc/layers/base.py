@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, Field, field, fields
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from graphc.frontend.numpy.declare import param
 from graphc.ops.initializers import GlorotUniform, Initializer, Uniform
+from graphc.support.dataclass import dataclass
 
 Array: TypeAlias = NDArray[Any]
 Sizes: TypeAlias = int | Sequence[int]  # one for all dims, or one for each

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar
 
 from graphc import init, nn
@@ -13,6 +13,7 @@ from graphc.layers.base import GLOROT, NO_DECAY, Array, Layer, Sizes
 from graphc.ops.composites.resizing import Method
 from graphc.ops.composites.sliding import Padding
 from graphc.ops.initializers import Initializer
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 
 

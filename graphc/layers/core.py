@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from graphc import init, nn
@@ -11,6 +11,7 @@ from graphc.frontend.numpy.layer_calls import layer_call
 from graphc.layers.base import GLOROT, NO_DECAY, UNIFORM, Array, Layer
 from graphc.ops.initializers import Initializer
 from graphc.support.caller import user_span
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 
 

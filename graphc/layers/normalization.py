@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from graphc import init, nn
 from graphc.frontend.numpy.layer_calls import layer_call
 from graphc.layers.base import NO_DECAY, RUNNING, Array, Layer
+from graphc.support.dataclass import dataclass
 
 
 @dataclass(eq=False, repr=False)

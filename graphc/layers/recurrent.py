@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,6 +12,7 @@ from graphc import init, nn
 from graphc.frontend.numpy.layer_calls import layer_call
 from graphc.layers.base import GLOROT, NO_DECAY, Array, Layer
 from graphc.ops.initializers import Initializer
+from graphc.support.dataclass import dataclass
 
 State: TypeAlias = tuple[Array, ...]
 

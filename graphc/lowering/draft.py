@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from graphc.lowering.fusion.build import Built
@@ -14,6 +14,7 @@ from graphc.lowering.nodes.nodes import LoopNode, Version
 from graphc.lowering.nodes.values import Facts, ValueTable
 from graphc.lowering.program.program import Buffer, Kernel, Program
 from graphc.lowering.target import LoweringTarget
+from graphc.support.dataclass import dataclass
 
 
 @dataclass

@@ -15,7 +15,7 @@ bits as before.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import prod
 
@@ -34,6 +34,7 @@ from graphc.lowering.kernel.code import (
     with_accesses,
 )
 from graphc.lowering.target import LoweringTarget
+from graphc.support.dataclass import dataclass
 from graphc.support.memo import Memo
 
 

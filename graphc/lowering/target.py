@@ -3,9 +3,10 @@ modules."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from graphc.lowering.memory.arena import ALIGN
+from graphc.support.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ import numpy as np
 from graphc.ir.dims import parse_rule
 from graphc.ir.op import Op, register, require
 from graphc.ir.types import F32, DType, TensorType
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 
 if TYPE_CHECKING:

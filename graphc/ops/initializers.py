@@ -8,12 +8,12 @@ other variables. The fans of a weight follow from its layout: [in, out] and, for
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from math import prod, sqrt
 
 from graphc.ir.builder import Builder, Value
 from graphc.ir.op import record, require
 from graphc.ir.types import F32, I64, DType, TensorType
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 
 

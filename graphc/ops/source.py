@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from math import nan
 from typing import TYPE_CHECKING, ClassVar
@@ -14,7 +13,7 @@ import numpy as np
 from graphc.ir.dims import letters
 from graphc.ir.op import Op, Shard, record, register, require
 from graphc.ir.types import F32, I32, DType, Extent, Extents, TensorType, dtype_named
-from graphc.support.record_equality import equal_as_tuples
+from graphc.support.dataclass import dataclass
 
 if TYPE_CHECKING:
     from graphc.ir.op import Array
@@ -78,7 +77,6 @@ def fits(value: bool | int | float, dtype: DType) -> bool:
     return whole and int(limits.min) <= int(value) <= int(limits.max)
 
 
-@equal_as_tuples
 @register
 class Const(Source):
     """`y = value`, a scalar"""

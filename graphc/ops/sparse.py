@@ -12,7 +12,7 @@ Once all contributions are there, the rows with equal indices are added (`row_su
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import TypeAlias
 
@@ -20,6 +20,7 @@ from graphc.ir.builder import Builder, Value
 from graphc.ir.graph import Node, Variable
 from graphc.ir.op import op_named
 from graphc.ir.orders import Order
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError, did_you_mean, warn
 
 MODES = ("auto", "on", "off")

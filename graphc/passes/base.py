@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, ClassVar, TypeVar, dataclass_transform, get_type_hints
 
 from graphc.ir.graph import Graph
 from graphc.ir.op import snake
 from graphc.passes.option_text import option_text, option_value, split_at_commas
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError, did_you_mean
 
 

@@ -15,12 +15,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import zip_longest
 
 from graphc.lowering.program.codec import encode
 from graphc.lowering.program.listing import title
 from graphc.lowering.program.program import Buffer, Program, Start
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 
 

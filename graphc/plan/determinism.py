@@ -7,7 +7,6 @@ depends on the devices by rounding. The same bits hold for one set of kernels, w
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from graphc.ir.orders import Order
@@ -15,6 +14,7 @@ from graphc.ir.placement import Partial
 from graphc.lowering.program.program import Kernel, Program, Start
 from graphc.ops.collective import Conversion
 from graphc.strategies import Strategy, layout_of
+from graphc.support.dataclass import dataclass
 
 SHOWN = 3  # sums that are named where there are more
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from graphc.plan.check.plans import plan_complaints
 from graphc.plan.replica_copies import how_joined
 from graphc.plan.reports import PlannedReport
 from graphc.strategies.strategy import Asynchronous
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 from graphc.support.files import read_whole, write_whole
 from graphc.support.lazy_map import chosen

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from graphc.ir.orders import Order
 from graphc.ir.placement import Axis, Home, Link, Mesh, Split, Varying
@@ -23,6 +23,7 @@ from graphc.strategies.strategy import (
     check,
     check_link,
 )  # fmt: skip
+from graphc.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

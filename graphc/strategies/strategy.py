@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import cached_property
 from itertools import chain, count
 from math import prod
@@ -18,6 +18,7 @@ from graphc.ir.op import snake
 from graphc.ir.orders import Order
 from graphc.ir.placement import LINKS, Axis, Leaves, Link, Mesh, State, Tiles
 from graphc.ir.types import DType
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 
 NO_MESH = Mesh()

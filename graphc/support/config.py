@@ -24,10 +24,11 @@ import os
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from pathlib import Path
 
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 
 IMPORTED = time.time_ns()  # files that are younger are not the code that runs

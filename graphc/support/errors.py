@@ -20,10 +20,11 @@ import linecache
 import os
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple, Self
+
+from graphc.support.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,12 +18,12 @@ import stat
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from graphc.support import config
 from graphc.support.config import IMPORTED
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError, warn
 
 try:

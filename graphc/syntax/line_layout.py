@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, Literal, TypeAlias
 
 from lark import Token
+
+from graphc.support.dataclass import dataclass
 
 WIDTH: Final = 100
 INDENT: Final = 4

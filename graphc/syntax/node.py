@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeVar, dataclass_transform
 
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import Span
 
 _T = TypeVar("_T")

@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from lark import Token
 
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError, Span, remember_source
 from graphc.syntax.tree import Comment, SyntaxNode
 

@@ -8,7 +8,7 @@ other runs must end with its bits.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import prod
 from typing import Any, TypeAlias
 
@@ -25,6 +25,7 @@ from graphc.runtime.trainer import Trainer
 from graphc.runtime.transports.local import TRANSPORT as LOCAL
 from graphc.runtime.transports.transport import Transport
 from graphc.strategies import OneDevice, Reproducible, Strategy, layout_of, on_one_device
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 from graphc.testing.dealt import Dealt
 from graphc.testing.equivalence import evaluations, spoiled

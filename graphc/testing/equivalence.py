@@ -13,7 +13,7 @@ which step (`spoiled`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import isfinite
 from typing import Any, NamedTuple
 
@@ -38,6 +38,7 @@ from graphc.runtime.trainer import Trainer
 from graphc.runtime.transports.local import TRANSPORT as LOCAL
 from graphc.runtime.transports.transport import Transport
 from graphc.strategies import OneDevice, Strategy, on_one_device
+from graphc.support.dataclass import dataclass
 from graphc.support.distance import distance, finite_distance, magnitude
 from graphc.testing.dealt import Dealt
 

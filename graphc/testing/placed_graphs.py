@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from graphc.ir.builder import Builder, Value, infer_type
 from graphc.ir.graph import Graph, Variable
@@ -12,6 +12,7 @@ from graphc.ir.placement import Mesh, Placement, State, place
 from graphc.ir.types import F64, DType, Extent, TensorType
 from graphc.ops.collective import Conversion, Mask
 from graphc.ops.source import Input, ReadVariable
+from graphc.support.dataclass import dataclass
 
 
 @dataclass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from graphc.ir.op import Op, all_ops
 from graphc.ir.types import DTYPES, F32, DType, TensorType, parse_types
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 
 if TYPE_CHECKING:

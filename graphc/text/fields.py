@@ -6,11 +6,11 @@ from __future__ import annotations
 import dataclasses
 import types
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError, Span, did_you_mean
 
 

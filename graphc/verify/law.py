@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -14,6 +13,7 @@ from graphc.ir.op import Op
 from graphc.ir.placement import Placement
 from graphc.ir.types import TensorType
 from graphc.ops.collective import AcrossLoops, Conversion
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 from graphc.text.printer import value_name
 

@@ -13,7 +13,6 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from graphc_llvm.target import Target
 from llvmlite import ir
 
 import graphc.support.config as config
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import InternalError
 from graphc.support.object_cache import Objects, source_hash
 from graphc_cupy.ptx import nvjitlink
@@ -36,7 +36,7 @@ GRAPHC = Path(config.__file__).parents[1]
 SOURCES = (
     Path(__file__).parent, Path(graphc_llvm.__file__).parent,
     GRAPHC / "ir", GRAPHC / "lowering", GRAPHC / "ops",
-    *(GRAPHC / "support" / f"{n}.py" for n in ("__init__", "memo", "random", "record_equality")),
+    *(GRAPHC / "support" / f"{n}.py" for n in ("__init__", "dataclass", "memo", "random")),
 )  # fmt: skip
 _FUNCTION = re.compile(r"Function properties for (\S+)")
 _MEMORY = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")

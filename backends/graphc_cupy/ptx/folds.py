@@ -9,7 +9,6 @@ one, for each of the sums that take turns.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import isqrt, prod
 
 from graphc_llvm import folds
@@ -19,6 +18,7 @@ from graphc_llvm.vectors import WIDTH, Printer, index
 from llvmlite import ir
 
 from graphc.lowering.kernel.code import Nest, Phase, RowReduction, Statement
+from graphc.support.dataclass import dataclass
 
 Totals = list[ir.Value]
 

@@ -14,7 +14,6 @@ failed: null, or an i64: where it is not 0, the kernel does nothing. What writes
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from graphc_llvm.folding import FoldingBuilder
 from graphc_llvm.vectors import I8, INT32, INT64, POINTER, VOID, Printer, index
@@ -22,6 +21,7 @@ from llvmlite import ir
 
 from graphc.lowering.kernel.code import Gemm, IndexLinks, LineKernel, LoopKernel, Nest, TiledKernel
 from graphc.lowering.memory.arena import aligned
+from graphc.support.dataclass import dataclass
 from graphc_cupy.ptx import lines, links, nests, products, tiled
 from graphc_cupy.ptx.threads import BlockMachine, BlockThreads, meets, shared_bytes
 

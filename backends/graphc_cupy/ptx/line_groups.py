@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import prod
 
 from graphc_llvm.vectors import Printer, index
 from llvmlite import ir
 
 from graphc.lowering.kernel.lines import LineKernel
+from graphc.support.dataclass import dataclass
 from graphc_cupy.ptx.threads import BlockFunction
 
 

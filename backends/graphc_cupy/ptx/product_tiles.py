@@ -8,7 +8,6 @@ of additions, and each sum is made by one thread.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
@@ -16,6 +15,7 @@ from graphc_llvm.contractions import SumBlocks, blocks, without_unit_axes
 
 from graphc.ir.types import BF16, F16, F32, DType
 from graphc.lowering.kernel.code import Gemm, Side, Store
+from graphc.support.dataclass import dataclass
 
 THREADS = 256  # of a block
 DEPTH = 16  # entries of inner that lie in shared memory at a time: even, for pairs

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 from graphc_llvm.expression_codegen import ExpressionPrinter
@@ -25,6 +25,7 @@ from graphc_llvm.vectors import I1, INT32, Printer, Vector, index, memory_type, 
 from llvmlite import ir
 
 from graphc.lowering.kernel.code import Gemm, Side
+from graphc.support.dataclass import dataclass
 from graphc_cupy.ptx.product_tiles import (
     DEPTH,
     MOST,

@@ -9,7 +9,6 @@ thread that goes through all columns.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
 from graphc_llvm import folds
@@ -19,6 +18,7 @@ from llvmlite import ir
 
 from graphc.ir.types import DType
 from graphc.lowering.kernel.code import Nest, Phase
+from graphc.support.dataclass import dataclass
 from graphc_cupy.ptx.folds import ColumnLoops, Totals
 from graphc_cupy.ptx.team_rows import Team, TeamRows, held_in
 from graphc_cupy.ptx.threads import BlockFunction, BlockMachine

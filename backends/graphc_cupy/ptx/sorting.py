@@ -11,7 +11,6 @@ Short lines are sorted in shared memory, several at a time; long ones in the blo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 from graphc_llvm.sort_keys import key, key_dtype
@@ -20,6 +19,7 @@ from llvmlite import ir
 
 from graphc.ir.types import I32, I64, DType
 from graphc.lowering.kernel.lines import LineKernel
+from graphc.support.dataclass import dataclass
 from graphc_cupy.ptx.line_groups import LineGroup, groups
 from graphc_cupy.ptx.threads import BlockFunction
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from graphc_llvm.expression_codegen import ExpressionPrinter, Registers
 from graphc_llvm.vectors import Vector, index, memory_type
@@ -16,6 +16,7 @@ from llvmlite import ir
 
 from graphc.ir.types import BF16, F16, F32, DType
 from graphc.lowering.kernel.code import LinkedSum, Load, Nest, Phase, Store, registers
+from graphc.support.dataclass import dataclass
 from graphc_cupy.ptx.folds import RowPoint
 from graphc_cupy.ptx.threads import BlockFunction
 

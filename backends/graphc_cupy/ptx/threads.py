@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from graphc_llvm.folding import FoldingBuilder
@@ -20,6 +19,7 @@ from graphc_llvm.vectors import I8, INT32, INT64, POINTER, VOID, Printer, index,
 from llvmlite import ir
 
 from graphc.lowering.kernel.code import Parameter
+from graphc.support.dataclass import dataclass
 
 RECORD = "graphc_record"  # the name of the module's record, on a processor
 THREAD, BLOCK, SHARED, MEET = range(4)  # the words of it

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from math import prod
 
 from graphc_llvm.vectors import I8, Vector, index
@@ -16,6 +15,7 @@ from llvmlite import ir
 
 from graphc.ir.types import I64
 from graphc.lowering.kernel.code import OWN, Gemm, Nest, TiledKernel, TilePart
+from graphc.support.dataclass import dataclass
 from graphc_cupy.ptx import nests, products
 from graphc_cupy.ptx.threads import BlockFunction, BlockMachine, block_function
 

@@ -10,8 +10,7 @@ were fitted again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from graphc.support.dataclass import dataclass
 from graphc_llvm.expressions import Expression, horner
 
 _LOG2_E = 1.4426950408889634

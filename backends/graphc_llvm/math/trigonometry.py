@@ -8,11 +8,11 @@ graphc, as `exponentials` says.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import inf, nan, pi
 
 from llvmlite import ir
 
+from graphc.support.dataclass import dataclass
 from graphc_llvm.expressions import Expression, horner, outlined, rarely
 from graphc_llvm.math.double_double import fast_two_sum
 from graphc_llvm.math.payne_hanek import LEAST, quarters

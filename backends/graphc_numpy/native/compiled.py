@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +12,7 @@ import graphc.support.config as config
 from graphc.lowering.kernel.lowered import Home, Host, Lowered, Native
 from graphc.lowering.program.program import Instruction, Program
 from graphc.support.config import cache_folder
+from graphc.support.dataclass import dataclass
 from graphc.support.gc_pause import collector_paused
 from graphc.support.object_cache import Objects
 from graphc_numpy.native import records

@@ -9,7 +9,6 @@ number of examples is fed by setting pointers, which are known for each number.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 from graphc.lowering.program.program import Buffer, Feed, Program
 from graphc.runtime.backends.site import CACHE_SIZE
 from graphc.runtime.data.supply import Counted, WholeBatch
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 from graphc_numpy.memory import block
 from graphc_numpy.native.step.regions import MEMORIES

@@ -41,7 +41,7 @@ GRAPHC = Path(config.__file__).parents[1]
 SOURCES = (
     Path(__file__).parents[1], Path(graphc_llvm.__file__).parent,
     GRAPHC / "ir", GRAPHC / "lowering", GRAPHC / "ops",
-    *(GRAPHC / "support" / f"{n}.py" for n in ("__init__", "memo", "random", "record_equality")),
+    *(GRAPHC / "support" / f"{n}.py" for n in ("__init__", "dataclass", "memo", "random")),
 )  # fmt: skip
 SHOW_LLVM = 4  # the level of GRAPHC_DEBUG that prints LLVM IR
 _NUMBERS = count()

@@ -7,7 +7,7 @@ only while it runs: the scratch memory of threads, and parts of the batch that m
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from graphc.ir.types import TensorType
 from graphc.lowering.kernel.lowered import Lowered
@@ -22,6 +22,7 @@ from graphc.lowering.program.program import (
     reads,
     writes,
 )
+from graphc.support.dataclass import dataclass
 from graphc_numpy.memory import ALIGN, Allocator, Bytes
 
 

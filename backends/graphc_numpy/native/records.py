@@ -7,13 +7,13 @@ found by a hash of the program, the target, and the sources of lowering and code
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 
 from graphc.lowering.kernel.code import Pointer
 from graphc.lowering.kernel.lowered import Home, Lowered, Memory, needed_setup
 from graphc.lowering.kernel.positions import PositionNumber
 from graphc.lowering.program import record_cache
 from graphc.lowering.program.program import Instruction, Kernel, Program
+from graphc.support.dataclass import dataclass
 from graphc_numpy.native import machine
 from graphc_numpy.native.step.regions import NativeRegion, NativeRegions, names_of
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from functools import lru_cache
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -23,6 +22,7 @@ from graphc.ir.op import snake
 from graphc.ir.registry import COMPOSITES
 from graphc.ir.types import Size
 from graphc.ir.value import InGraph
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 from graphc.syntax import tree as s
 from graphc.text.fields import fits

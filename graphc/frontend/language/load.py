@@ -7,7 +7,7 @@ goes into the train graph, the evaluate graph, and the graph of first values.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from graphc.frontend.module import DataSpec, Duration, Module
 from graphc.ir.builder import Builder, Value
 from graphc.ir.graph import Graph
 from graphc.strategies import Strategy, strategy_of
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError, hide_source
 from graphc.support.random import checked_seed
 from graphc.syntax import tree as s

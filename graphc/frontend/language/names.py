@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from functools import cache
 from typing import Any, Final, TypeAlias
 
@@ -18,6 +18,7 @@ from graphc.ops.initializers import Initializer
 from graphc.ops.optimizers.hyper import Hyper, RateOperand, step_number
 from graphc.ops.optimizers.optimizer import Chain, Transform
 from graphc.ops.optimizers.schedules import RateProduct, Schedule
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError, did_you_mean
 from graphc.syntax import tree as s
 

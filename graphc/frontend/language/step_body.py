@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
@@ -24,6 +23,7 @@ from graphc.ops.initializers import Initializer, initial_value
 from graphc.ops.optimizers.hyper import Hyper, detached, number_now, scalar_of
 from graphc.ops.optimizers.optimizer import Optimizer, Transform, as_optimizer
 from graphc.ops.sparse import checked_mode
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError, Span, did_you_mean
 from graphc.syntax import tree as s
 

@@ -8,7 +8,7 @@ does not turn an f32 model into one of f64; with `data_dtype` it is taken in tha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -24,6 +24,7 @@ from graphc.ir.graph import Variable
 from graphc.ir.op import op_named
 from graphc.ir.types import DTYPES, F32, F64, DType, Extent, TensorType, dtype_of
 from graphc.ops.initializers import initial_value
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError, Span
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -31,6 +31,7 @@ from graphc.ops.optimizers.optimizer import Optimizer, as_optimizer
 from graphc.ops.sparse import checked_mode
 from graphc.support.caller import user_span
 from graphc.support.calls import explained
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError, did_you_mean
 
 # -- parameters -----------------------------------------------------------------------------------

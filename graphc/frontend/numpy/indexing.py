@@ -7,7 +7,6 @@ dims.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from math import prod
 from types import EllipsisType
@@ -25,6 +24,7 @@ from graphc.ir.types import I32, Extent, Size
 from graphc.ops.composites.run_time_rows import entry
 from graphc.ops.reshape import Reshape
 from graphc.ops.source import Iota
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 
 Item: TypeAlias = Any  # int, slice, None, or an array of integers: an ndarray or a Value

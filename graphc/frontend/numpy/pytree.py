@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
 from types import BuiltinFunctionType, FunctionType, MappingProxyType
@@ -23,6 +22,7 @@ import numpy as np
 from graphc.frontend.numpy.copied_trees import plain_kind
 from graphc.frontend.numpy.leaves import listed
 from graphc.support.caller import user_span
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 
 MAX_DEPTH = 100  # deeper is a tree that contains itself

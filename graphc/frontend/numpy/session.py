@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from graphc.ir.builder import Builder, Value
 from graphc.ir.orders import Orders
 from graphc.ir.types import F64, TensorType
 from graphc.support.caller import user_span
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError, Span
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +64,7 @@ from graphc.ir.builder import Builder
 from graphc.ir.graph import Graph
 from graphc.ir.types import F64
 from graphc.support.caller import user_span
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError, Span
 from graphc.support.random import checked_seed
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping
-from dataclasses import dataclass
 
 from graphc.inspect.difference.matching import computed, inverse, match_nodes, root, roots
 from graphc.inspect.difference.sides import ComparedStep
 from graphc.ir.graph import Graph, Node
 from graphc.ir.placement import Placement
 from graphc.ir.types import TensorType
+from graphc.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

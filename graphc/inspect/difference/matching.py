@@ -12,10 +12,11 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from graphc.ir.graph import Graph, Node
 from graphc.ir.placement import Placement
+from graphc.support.dataclass import dataclass
 
 LOOKED_AT = 16  # users of an operand that are looked at
 

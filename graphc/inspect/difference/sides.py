@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from graphc.analysis.microbatch_loops import Turns
 from graphc.analysis.traffic import exchanges
@@ -21,6 +21,7 @@ from graphc.plan.plan import Plan
 from graphc.runtime.backends.backend import Backend
 from graphc.runtime.machine.memory_limits import footprints
 from graphc.strategies import Strategy
+from graphc.support.dataclass import dataclass
 from graphc.text.printer import placement_text, type_text
 
 DISTRIBUTION = ("local_step", "tile", "place")  # the first passes that know the strategy

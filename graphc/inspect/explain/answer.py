@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from graphc.inspect.explain.compiled import CompiledStep
 from graphc.inspect.explain.explanation import explain
 from graphc.inspect.explain.find import find_nodes
 from graphc.inspect.explain.in_words import in_json, in_words, table
+from graphc.support.dataclass import dataclass
 
 MANY = 4  # nodes that are explained in full
 

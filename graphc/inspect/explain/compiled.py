@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
 from graphc.analysis.traffic import StepExchange, exchanges
@@ -13,6 +13,7 @@ from graphc.frontend.module import Module
 from graphc.ir.graph import Graph
 from graphc.passes.placing.alternatives import Alternatives
 from graphc.strategies import OneDevice, Strategy, layout_of
+from graphc.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 from graphc.analysis.inserted import Consumer, consumers_of, values_behind
@@ -14,6 +13,7 @@ from graphc.ir.orders import Order
 from graphc.ir.placement import Mesh, local_shape
 from graphc.ops.collective import Accumulation, Conversion
 from graphc.passes.placing.alternatives import Alternative
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import Span
 
 

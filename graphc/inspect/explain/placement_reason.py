@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from graphc.inspect.explain.compiled import CompiledStep
 from graphc.ir.dims import parse_rule, splittable_letters
 from graphc.ir.graph import Graph, Node
 from graphc.ir.placement import Home, Partial, Placement, R, Split, State
 from graphc.strategies import Strategy, named_parts
+from graphc.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from graphc.inspect.explain.compiled import CompiledStep
 from graphc.ir.graph import Graph, Node
+from graphc.support.dataclass import dataclass
 from graphc.support.reachable import reachable
 
 FEW = 4  # names that are written one by one

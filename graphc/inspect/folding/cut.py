@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from graphc.inspect.folding.build import group_tree
 from graphc.inspect.folding.tree import GroupTree, Level
 from graphc.inspect.folding.words import box_of, carried_words, title_of
 from graphc.inspect.scene import Box, EdgeDetail, Kind, Scene, ScenePart, clean, scene
 from graphc.ir.graph import Graph
+from graphc.support.dataclass import dataclass
 
 SCREEN = 45  # boxes that fit on a screen
 

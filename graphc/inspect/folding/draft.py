@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from graphc.inspect.scene import Kind, ScenePart
 from graphc.ir.graph import Graph, Node
 from graphc.ir.registry import COMPOSITES
 from graphc.ops.collective import Conversion
+from graphc.support.dataclass import dataclass
 
 MANY = 100  # users of an exchanged variable that are asked where it belongs
 NAMED = 3  # of many names in a line

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from graphc.inspect.scene import Kind, ScenePart, ends_of, kind_of, part_of
 from graphc.ir.graph import Graph, Node
+from graphc.support.dataclass import dataclass
 
 EXCHANGED = (Kind.SPACE, Kind.TIME)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 
@@ -11,6 +10,7 @@ from graphc.analysis.traffic import sent_in_step
 from graphc.inspect.folding.items import Item
 from graphc.inspect.scene import Kind, ScenePart
 from graphc.ir.graph import Graph
+from graphc.support.dataclass import dataclass
 
 
 class Level(Enum):

@@ -3,7 +3,6 @@ graphc.analysis.traffic for what it sends)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 from graphc.analysis.work import operations
@@ -12,6 +11,7 @@ from graphc.ir.graph import Graph, Node
 from graphc.ir.placement import R, local_shape
 from graphc.ir.types import TensorType
 from graphc.ops.collective import Conversion
+from graphc.support.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

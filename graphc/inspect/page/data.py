@@ -9,7 +9,7 @@ stages   per pass: `order`, which gives the graph's nodes as record numbers. A p
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from graphc.analysis.traffic import sent_in_step
@@ -23,6 +23,7 @@ from graphc.ir.graph import Graph, Node, Variable
 from graphc.ir.placement import Mesh, local_shape
 from graphc.lowering.program.program import Program
 from graphc.ops.collective import Conversion
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import Span, source_text
 from graphc.support.version import graphc_version
 from graphc.text.printer import fields_text, mesh_text, placement_text, type_text, value_text

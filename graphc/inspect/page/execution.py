@@ -7,7 +7,6 @@ the backend uses.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from graphc.lowering.draft import Draft
 from graphc.lowering.kernel.code import TiledKernel
@@ -17,6 +16,7 @@ from graphc.lowering.memory.timeline import FOREVER, lives_of
 from graphc.lowering.program.instructions import Feed, Instruction, Kernel, Start, Wait
 from graphc.lowering.program.listing import title
 from graphc.lowering.program.program import Program
+from graphc.support.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

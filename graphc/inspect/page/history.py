@@ -4,7 +4,6 @@ and the program that came out."""
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from functools import partial
 
 from graphc.compiler.driver import compile_module
@@ -16,6 +15,7 @@ from graphc.lowering.program.program import EVALUATE, PREDICT, Program
 from graphc.passes.base import Pass
 from graphc.plan.plan import SYNC, WORKER
 from graphc.strategies import Strategy
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 
 OWN_START = ("train", EVALUATE, PREDICT, SYNC)  # programs that no differentiated step was cut into

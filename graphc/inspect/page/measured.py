@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
+
+from graphc.support.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

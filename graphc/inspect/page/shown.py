@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from html import escape
 from pathlib import Path
 
+from graphc.support.dataclass import dataclass
 from graphc.support.files import write_whole
 
 HEIGHT = 680  # pixels, in a notebook

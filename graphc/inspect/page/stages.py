@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
 from graphc.inspect.page.execution import Execution, execution_of
 from graphc.lowering.kernel_listing import draft_listing, listing
@@ -13,6 +12,7 @@ from graphc.lowering.nodes.facts import written_apart
 from graphc.lowering.nodes.peers import alike
 from graphc.lowering.program.listing import print_program
 from graphc.lowering.program.program import Program
+from graphc.support.dataclass import dataclass
 
 MOST_LINES = 20_000  # of a listing; what is longer is cut
 

@@ -8,7 +8,7 @@ in the order of their first use.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from operator import attrgetter
 from typing import get_args
 
@@ -22,6 +22,7 @@ from graphc.lowering.nodes.nodes import (
     is_checked,
 )
 from graphc.lowering.nodes.values import Literals
+from graphc.support.dataclass import dataclass
 from graphc.support.memo import Memo
 
 ELSEWHERE = ("reads", "result", "instruction")  # fields of nodes that say where, and not what

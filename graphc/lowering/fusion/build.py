@@ -6,7 +6,7 @@ Values that later phases need are stored first (spilled), if recomputing them is
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from graphc.lowering.fusion.domains import Interval, axes, inside, intervals, size, strides
@@ -45,6 +45,7 @@ from graphc.lowering.nodes.nodes import (
 )
 from graphc.lowering.program.strides import MemoryLayout
 from graphc.ops.contract import grouped_letters, letter_sizes, parse_spec
+from graphc.support.dataclass import dataclass
 
 Lanes: TypeAlias = Literal["rows", "columns"]
 CHEAP = 6  # nodes that are rather made again than stored

@@ -8,7 +8,6 @@ was stored, recomputed if that is cheap, and otherwise stored for this purpose.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from math import prod
 
@@ -42,6 +41,7 @@ from graphc.lowering.kernel.registers import Parameters, Registers
 from graphc.lowering.nodes.nodes import LoopNode, MapNode, Read, ReduceNode, Version
 from graphc.lowering.nodes.values import Literals
 from graphc.lowering.program.program import Instruction
+from graphc.support.dataclass import dataclass
 
 
 @dataclass

@@ -10,7 +10,7 @@ group reads it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 
 from graphc.lowering.fusion.domains import (
@@ -40,6 +40,7 @@ from graphc.lowering.nodes.nodes import (
     Version,
 )
 from graphc.lowering.nodes.section_table import SectionTable
+from graphc.support.dataclass import dataclass
 
 LARGEST = 96  # nodes of a group: what compiles in a moment
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from graphc.lowering.fusion.domains import Interval, size
 from graphc.lowering.kernel.axes import LoopAxis, merged
 from graphc.lowering.kernel.code import Access, Check, LinkedSum, Load, Statement, Store
 from graphc.lowering.nodes.nodes import MapNode, Read
+from graphc.support.dataclass import dataclass
 
 if TYPE_CHECKING:
     from graphc.lowering.fusion.emit import Writer

@@ -10,11 +10,11 @@ with the sums, in a kernel that loads it once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from graphc.lowering.fusion.domains import Cuts, cut_at, joined, row_cuts
 from graphc.lowering.fusion.fuse import LARGEST, Fusion, Group
 from graphc.lowering.nodes.nodes import MapNode, ReduceNode, Version
+from graphc.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

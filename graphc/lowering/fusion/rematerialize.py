@@ -8,7 +8,7 @@ Recomputing them from their common source means storing and loading one array, a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 
 from graphc.lowering.fusion.domains import Cuts, cut_at, cuts_of, joined
@@ -23,6 +23,7 @@ from graphc.lowering.nodes.nodes import (
     ReduceNode,
     Version,
 )
+from graphc.support.dataclass import dataclass
 
 MOST = 40  # nodes that are made again for one kernel
 # Functions that are not made again: what they read lies anywhere, or they take longer than a load.

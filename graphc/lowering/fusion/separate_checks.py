@@ -10,7 +10,7 @@ it would have to wait in memory of its own; the indices alone are less to read, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from graphc.ir.types import DType
@@ -25,6 +25,7 @@ from graphc.lowering.nodes.nodes import (
     is_checked,
 )
 from graphc.lowering.program.strides import MemoryLayout
+from graphc.support.dataclass import dataclass
 
 MOST = 8  # nodes that make indices, and are made again
 

@@ -15,7 +15,7 @@ The dims of a layout are axes, too, and so are the loops over the terms of a pro
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count, pairwise
 from typing import NamedTuple, TypeAlias, TypeVar
 
@@ -34,6 +34,7 @@ from graphc.lowering.kernel.code import (
     with_accesses,
 )
 from graphc.lowering.kernel.random_numbers import RandomNumber
+from graphc.support.dataclass import dataclass
 
 LoopNest = TypeVar("LoopNest", Nest, Gemm, Nest | Gemm)
 OF_SUM = "inner"  # the group of the axes that a product adds up over: code does not see them

@@ -16,7 +16,7 @@ in the order of the product's axes, and a nest goes on from there (`taken_apart`
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate
 from math import prod
 from operator import mul
@@ -24,6 +24,7 @@ from operator import mul
 from graphc.ir.types import BF16, F16, F32, F64
 from graphc.lowering.kernel.axes import OF_SUM, LoopAxis, axes_of, merged, sizes
 from graphc.lowering.kernel.code import Access, Gemm, Load, Nest, Parameter, Phase, Store
+from graphc.support.dataclass import dataclass
 
 DTYPES = (F32, F64, F16, BF16)
 LARGEST = (1 << 31) - 1  # of the sizes, which are 32-bit integers

@@ -18,7 +18,7 @@ through them, are known at run time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import Literal, TypeAlias
 
@@ -26,7 +26,7 @@ from graphc.ir.types import DType
 from graphc.lowering.kernel.lines import IndexLinks as IndexLinks
 from graphc.lowering.kernel.lines import LineKernel as LineKernel
 from graphc.lowering.kernel.random_numbers import RandomNumber
-from graphc.support.record_equality import equal_as_tuples
+from graphc.support.dataclass import dataclass
 
 ReductionKind: TypeAlias = Literal["sum", "max", "min"]
 
@@ -73,7 +73,6 @@ class Load:
     where: int | None = None
 
 
-@equal_as_tuples
 @dataclass(frozen=True, slots=True)
 class Number:
     """`target = value`, of a dtype."""

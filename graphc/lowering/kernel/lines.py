@@ -6,9 +6,10 @@ entries; threads share the lines.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from graphc.support.dataclass import dataclass
 
 if TYPE_CHECKING:
     from graphc.lowering.kernel.code import Parameter

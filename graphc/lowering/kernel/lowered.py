@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from graphc.lowering.kernel.code import KernelCall, Pointer
 from graphc.lowering.kernel.positions import PositionNumber
 from graphc.lowering.program.program import Instruction, Kernel, writes
+from graphc.support.dataclass import dataclass
 
 MemoryKind: TypeAlias = Literal[
     "arena", "own", "constant", "variable", "shared", "feed", "positions", "section"

@@ -8,13 +8,13 @@ turn, or the place at which a section of memory begins, which is made of such nu
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from itertools import product
 from typing import Literal, TypeAlias
 
 from graphc.ir.leaf_tree import carries, pieces
 from graphc.ir.placement import Mesh
 from graphc.lowering.program.instructions import Range
+from graphc.support.dataclass import dataclass
 
 Cut: TypeAlias = Callable[[Range, Mapping[str, int]], tuple[int, int]]
 

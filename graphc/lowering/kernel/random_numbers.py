@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from graphc.ir.types import DType
+from graphc.support.dataclass import dataclass
 
 Distribution: TypeAlias = Literal["uniform", "normal"]
 DISTRIBUTIONS: tuple[Distribution, ...] = ("uniform", "normal")

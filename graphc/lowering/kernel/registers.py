@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from graphc.ir.types import DType
 from graphc.lowering.kernel.code import Parameter
+from graphc.support.dataclass import dataclass
 
 
 @dataclass

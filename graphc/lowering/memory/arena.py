@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from graphc.support.dataclass import dataclass
 
 ALIGN = 64  # bytes: a cache line, and the widest vector
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from graphc.lowering.memory.layouts import layouts_of
 from graphc.lowering.memory.offsets import tightest
@@ -30,6 +29,7 @@ from graphc.lowering.program.program import (
     kinds_of_places,
 )
 from graphc.lowering.program.strides import MemoryLayout
+from graphc.support.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

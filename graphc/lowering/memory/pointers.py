@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from graphc.lowering.draft import Draft, Item, Region
 from graphc.lowering.fusion.build import Built
@@ -13,6 +13,7 @@ from graphc.lowering.memory.offsets import tightest
 from graphc.lowering.memory.timeline import Timeline, lives_of
 from graphc.lowering.nodes.facts import touched_by
 from graphc.lowering.program.program import Feed, Instruction, Start, Wait
+from graphc.support.dataclass import dataclass
 
 TURNS: tuple[Turn, ...] = ("first", "later")
 

@@ -11,8 +11,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
+
+from graphc.support.dataclass import dataclass
 
 FOREVER = 1 << 62
 

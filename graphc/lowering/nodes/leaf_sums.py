@@ -9,13 +9,13 @@ nothing is added, so the bits are those of the tree over the leaves that are pre
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from graphc.ir.leaf_tree import forests, joins
 from graphc.ir.types import BOOL, I64
 from graphc.lowering.kernel.positions import PositionNumber
 from graphc.lowering.nodes.node_maker import NodeMaker
 from graphc.lowering.nodes.nodes import LoopNode, Read
+from graphc.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

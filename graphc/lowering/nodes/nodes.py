@@ -8,7 +8,6 @@ to which entry of the node's domain. So views cost nothing, and need no node.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from graphc.ir.types import DType
@@ -16,6 +15,7 @@ from graphc.lowering.kernel.code import ReductionKind
 from graphc.lowering.kernel.lines import LineFunction
 from graphc.lowering.program.program import Instruction, Kernel
 from graphc.lowering.program.strides import MemoryLayout
+from graphc.support.dataclass import dataclass
 
 INDEXED = ("gather", "scatter", "within")  # functions that check an index
 FEW = 8  # entries that hardly fill a vector

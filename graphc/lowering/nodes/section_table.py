@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 from typing import TypeAlias
 
 from graphc.lowering.kernel.positions import PositionNumber
 from graphc.lowering.nodes.nodes import LoopNode, Read, Version
 from graphc.lowering.program.strides import MemoryLayout
+from graphc.support.dataclass import dataclass
 
 Shift: TypeAlias = tuple[tuple[PositionNumber, int], ...]  # entries, times the number
 

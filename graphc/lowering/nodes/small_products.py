@@ -7,7 +7,7 @@ lanes of a vector are the channels, which are adjacent in memory.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 from graphc.lowering.nodes.nodes import ContractNode, LoopNode, ReduceNode
@@ -15,6 +15,7 @@ from graphc.lowering.nodes.reductions import in_parts
 from graphc.lowering.nodes.values import ValueTable
 from graphc.lowering.program.program import Kernel
 from graphc.ops.contract import letter_sizes, parse_spec
+from graphc.support.dataclass import dataclass
 
 LEAST = 8  # channels: half a vector
 MANY = 64  # terms of a sum that is long: what they are read from is not in the nearest cache

@@ -9,13 +9,14 @@ packed several times in one product.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 from graphc.lowering.nodes.nodes import ContractNode, LoopNode, MapNode, Read, Version
 from graphc.lowering.nodes.values import ValueTable
 from graphc.lowering.program.strides import MemoryLayout
 from graphc.ops.contract import grouped_letters, letter_sizes, parse_spec
+from graphc.support.dataclass import dataclass
 
 OFTEN = 3  # products that must read it so
 FEW = 256  # rows of the other operand: for more, packing squares costs next to nothing

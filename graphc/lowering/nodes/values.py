@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 from graphc.ir.placement import Mesh
@@ -15,6 +15,7 @@ from graphc.lowering.nodes.section_table import Section, SectionTable
 from graphc.lowering.nodes.views import Views, seen_through
 from graphc.lowering.program.program import Buffer, Instruction, Kernel, Program, Start
 from graphc.lowering.program.strides import MemoryLayout
+from graphc.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 
 from graphc.lowering.nodes.nodes import ContractNode, Read
 from graphc.lowering.program.strides import MemoryLayout
 from graphc.ops.contract import parse_spec
 from graphc.ops.windows import FoldWindows, Windows
+from graphc.support.dataclass import dataclass
 
 
 def backwards(read: Read, dim: int) -> Read:

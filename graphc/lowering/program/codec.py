@@ -15,7 +15,6 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache, partial
 from types import NoneType, UnionType
@@ -33,6 +32,7 @@ from typing import (
 
 from graphc.ir.op import Op, op_named
 from graphc.ir.types import DTYPES, DType
+from graphc.support.dataclass import dataclass
 
 T = TypeVar("T")
 Convert: TypeAlias = Callable[[Any], Any]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import prod
 from typing import TypeAlias
 
@@ -11,6 +10,7 @@ from graphc.ir.op import Op
 from graphc.ir.placement import Mesh, shard_bounds
 from graphc.ir.types import DType, TensorType
 from graphc.ops.collective import Conversion
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import Span
 
 

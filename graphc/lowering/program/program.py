@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, product
 from math import prod
 from typing import TypeAlias
@@ -37,6 +37,7 @@ from graphc.lowering.program.instructions import (
     writes,
 )  # fmt: skip
 from graphc.ops.collective import Keep
+from graphc.support.dataclass import dataclass
 
 Coordinates: TypeAlias = dict[str, int]  # mesh axis -> index
 EVALUATE, PREDICT = "evaluate", "predict"  # programs that write no variable

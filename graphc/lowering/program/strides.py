@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
 from graphc.lowering.kernel.axes import LoopAxis, merged, split
+from graphc.support.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

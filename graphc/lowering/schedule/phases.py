@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from graphc.analysis.microbatch_loops import Turns, assigned, leaves_loop
 from graphc.ir.graph import Graph, Node
 from graphc.ops.elementwise import Aggregate
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 
 SETUP = -1  # once, when a program is loaded

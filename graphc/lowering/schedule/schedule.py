@@ -10,7 +10,7 @@ collective is begun at its node, and waited for just before the first use of its
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TypeAlias
 
 from graphc.ir.graph import Graph, Node
@@ -38,6 +38,7 @@ from graphc.lowering.program.strides import MemoryLayout
 from graphc.lowering.schedule.aliases import aliases, itself
 from graphc.lowering.schedule.phases import SETUP, Phases, phases
 from graphc.ops.collective import Conversion, Keep, Recall
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 
 Block: TypeAlias = tuple[Instruction, ...]

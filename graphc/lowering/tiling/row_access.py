@@ -11,13 +11,14 @@ to each other are accessed in the same way, each kernel can be run on a few rows
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import TypeAlias
 
 from graphc.lowering.fusion.domains import Cuts
 from graphc.lowering.kernel.axes import OF_SUM, LoopAxis, Reach, axes_of, reaches, split
 from graphc.lowering.kernel.code import Gemm, Nest
+from graphc.support.dataclass import dataclass
 
 Part: TypeAlias = Nest | Gemm
 

@@ -13,7 +13,7 @@ need not be kept.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from math import prod
 from typing import TypeAlias
@@ -38,6 +38,7 @@ from graphc.lowering.nodes.section_table import SectionTable
 from graphc.lowering.program.program import Buffer
 from graphc.lowering.target import LoweringTarget
 from graphc.lowering.tiling.row_access import KernelAxes, Part, cuts, row_axes
+from graphc.support.dataclass import dataclass
 
 Pair: TypeAlias = tuple[Built, str]
 FLOATS = (F16, BF16, F32, F64)

@@ -6,7 +6,7 @@ Its pointers advance by a fixed distance from tile to tile.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import count
 
 from graphc.ir.types import F32, I64, DType
@@ -32,6 +32,7 @@ from graphc.lowering.kernel.code import (
 from graphc.lowering.kernel.random_numbers import RandomNumber
 from graphc.lowering.program.strides import MemoryLayout
 from graphc.lowering.tiling.row_access import KernelAxes, Part
+from graphc.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

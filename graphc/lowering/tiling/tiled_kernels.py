@@ -7,7 +7,7 @@ the rows of a tile; steps that do not need it at the same time share the place.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 from graphc.lowering.draft import Draft
@@ -30,6 +30,7 @@ from graphc.lowering.tiling.row_access import KernelAxes, cut
 from graphc.lowering.tiling.row_tiling import Pair, TileGroup, TileGroups
 from graphc.lowering.tiling.scratch_reuse import laid_out
 from graphc.lowering.tiling.tile_code import Behind, Frame, step, total_dtype, without
+from graphc.support.dataclass import dataclass
 from graphc.support.memo import Memo
 
 

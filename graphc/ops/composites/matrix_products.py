@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from string import ascii_letters
 
 from graphc.ir.builder import Builder, Operand, Value
@@ -14,6 +13,7 @@ from graphc.ir.weak import common_dtype
 from graphc.ops.composites.support import dim_of, iota_like, reshaped
 from graphc.ops.contract import Einsum
 from graphc.ops.reduce import ReduceSum
+from graphc.support.dataclass import dataclass
 
 
 def _common(f: Builder, operands: Sequence[Operand]) -> list[Value]:

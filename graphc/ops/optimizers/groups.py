@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from graphc.ir.graph import Variable
@@ -18,6 +17,7 @@ from graphc.ops.optimizers.optimizer import (
 )
 from graphc.ops.optimizers.patterns import check_used, is_named
 from graphc.ops.optimizers.schedules import Rate
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 
 _HELP = 'such as by_group({"embed.*": sgd(0.1), "head": none, "*": adamw(1e-3)})'

@@ -10,7 +10,7 @@ holds it, in `operands`, and the optimizer says which one it is: `adam(lr=rate_o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from math import isfinite
 from typing import Any, TypeVar
 
@@ -23,6 +23,7 @@ from graphc.ir.types import F64, TensorType
 from graphc.ir.value import InGraph
 from graphc.ir.weak import weakly
 from graphc.ops.optimizers.schedules import Schedule
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 
 R = TypeVar("R")

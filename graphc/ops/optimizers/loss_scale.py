@@ -10,7 +10,6 @@ with them.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from graphc.ir.builder import Builder, Value
 from graphc.ir.graph import Variable
@@ -26,6 +25,7 @@ from graphc.ops.optimizers.optimizer import (
 )  # fmt: skip
 from graphc.ops.sparse import entries
 from graphc.ops.unary import GradientScale
+from graphc.support.dataclass import dataclass
 
 
 @record

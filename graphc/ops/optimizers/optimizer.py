@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import ClassVar, TypeAlias
 
 from graphc.ir.builder import Builder, Value
@@ -22,6 +22,7 @@ from graphc.ir.value import InGraph
 from graphc.ops.optimizers.patterns import Patterns, check_used, is_named, patterns
 from graphc.ops.optimizers.schedules import Rate, Schedule, check_numbers
 from graphc.ops.sparse import Gradient, Rows, densified, entries, mapped
+from graphc.support.dataclass import dataclass
 
 Values: TypeAlias = dict[str, Value]
 Gradients: TypeAlias = dict[str, Gradient]

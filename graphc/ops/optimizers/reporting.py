@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from graphc.ir.op import record
 from graphc.ir.types import F64
 from graphc.ops.optimizers.optimizer import Gradients, Moment, Slots, Transform
 from graphc.ops.sparse import entries
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 
 

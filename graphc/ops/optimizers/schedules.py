@@ -9,7 +9,7 @@ optimizer takes as a `Rate` may also be a hyperparameter, or a value of the step
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from math import log, pi
 from typing import Any, TypeAlias
 
@@ -19,6 +19,7 @@ from graphc.ir.builder import Builder, Value
 from graphc.ir.op import record, require, snake
 from graphc.ir.types import F64
 from graphc.ir.value import InGraph
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 
 

@@ -6,7 +6,6 @@ Formulas write g for the gradient, p for the param, t for the number of updates,
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
 from graphc.ir.builder import Builder, Value
@@ -18,6 +17,7 @@ from graphc.ops.optimizers.optimizer import Moment, PerVariable, wide
 from graphc.ops.optimizers.patterns import Patterns
 from graphc.ops.optimizers.schedules import Rate, is_on
 from graphc.ops.sparse import Rows
+from graphc.support.dataclass import dataclass
 
 Slots: TypeAlias = dict[str, Value]  # of one variable
 Moved: TypeAlias = tuple[Value, Slots]

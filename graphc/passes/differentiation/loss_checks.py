@@ -7,13 +7,13 @@ that is not known, nothing is reported.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from graphc.analysis.batch_scaling import REPLICAS, STILL, Growth, growths, sums_over_batch
 from graphc.ir.graph import Graph, Node, Objective
 from graphc.ir.orders import REDUCTIONS
 from graphc.ir.types import TensorType
 from graphc.ir.varying import leaves, varying_nodes
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError, warn
 from graphc.support.reachable import reachable
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import prod
 from typing import TypeAlias
 
@@ -23,6 +23,7 @@ from graphc.ir.rewriter import Rewriter
 from graphc.ir.types import TensorType
 from graphc.ops.collective import Conversion
 from graphc.passes.base import Pass, register_pass
+from graphc.support.dataclass import dataclass
 from graphc.support.reachable import reachable
 
 # The size of a bucket over a link slower than memory. At 10 Gbit/s it takes 1 ms to send, and a

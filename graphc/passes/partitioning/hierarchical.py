@@ -32,7 +32,7 @@ process first makes the additions of its own (graphc.runtime.transports.local_fi
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import prod
 
@@ -47,6 +47,7 @@ from graphc.passes.base import Pass, register_pass
 from graphc.passes.partitioning.sums_together import with_sums_together
 from graphc.passes.placing.links import price
 from graphc.passes.placing.route import LATENCY, crossing
+from graphc.support.dataclass import dataclass
 
 
 @register_pass

@@ -8,7 +8,7 @@ Inputs are read again at no cost, and what was exchanged between devices is neve
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import inf, prod
 
 from graphc.analysis.microbatch_loops import Turns
@@ -17,6 +17,7 @@ from graphc.ir.dims import parse_rule
 from graphc.ir.graph import Node
 from graphc.ir.placement import Mesh, local_shape
 from graphc.ops.collective import Conversion
+from graphc.support.dataclass import dataclass
 from graphc.support.reachable import reachable
 
 

@@ -9,7 +9,7 @@ the latest that its users allow. What several loops need is then recomputed in e
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from graphc.analysis.microbatch_loops import Turns, earliest
 from graphc.ir.graph import Because, Graph, Node
@@ -18,6 +18,7 @@ from graphc.ir.rewriter import Rewriter
 from graphc.ops.collective import Keep, Recall
 from graphc.passes.base import Pass, register_pass
 from graphc.passes.partitioning.keep_or_recompute import LoopContents, Weights, weigh, work_of
+from graphc.support.dataclass import dataclass
 from graphc.support.reachable import reachable
 
 

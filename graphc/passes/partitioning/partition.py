@@ -9,7 +9,7 @@ must not enter a sum, a maximum or an index.
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
@@ -38,6 +38,7 @@ from graphc.passes.placing.lazy import LazyValues, lazy_nodes, with_lazy_signatu
 from graphc.passes.placing.place import signatures_along
 from graphc.passes.placing.problem import Placed
 from graphc.passes.placing.route import route
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import InternalError
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import prod
 
 from graphc.analysis.microbatch_loops import assigned
@@ -24,6 +24,7 @@ from graphc.ops.collective import Conversion
 from graphc.passes.base import Pass, register_pass
 from graphc.passes.option_text import Axes
 from graphc.passes.placing.variables import made_of
+from graphc.support.dataclass import dataclass
 from graphc.support.reachable import reachable
 
 

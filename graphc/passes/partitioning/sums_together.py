@@ -8,7 +8,7 @@ over two levels, which the pass `hierarchical` does in parts.
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from graphc.ir.graph import Because, Graph, Node
@@ -16,6 +16,7 @@ from graphc.ir.orders import Order
 from graphc.ir.placement import LINKS, Partial, R
 from graphc.ir.rewriter import Rewriter, rewritten
 from graphc.ops.collective import Conversion
+from graphc.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ Which server owns what:
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, lru_cache
 
 from graphc.ir.graph import Because, Graph, Node, Variable, subgraph_nodes
@@ -31,6 +31,7 @@ from graphc.ir.op import op_named
 from graphc.ir.rewriter import Rewriter
 from graphc.passes.base import Pass, register_pass
 from graphc.passes.placing.variables import deal
+from graphc.support.dataclass import dataclass
 from graphc.support.disjoint_sets import DisjointSets
 from graphc.support.reachable import reachable
 

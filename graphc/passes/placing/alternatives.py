@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from math import prod
 
@@ -27,6 +27,7 @@ from graphc.passes.placing.place import lazy_under, problem_along
 from graphc.passes.placing.problem import Placed
 from graphc.passes.placing.route import FORBIDDEN, route
 from graphc.strategies import MeshLayout
+from graphc.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

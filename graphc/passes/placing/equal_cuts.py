@@ -9,7 +9,6 @@ everything is divided evenly.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
 
@@ -18,6 +17,7 @@ from graphc.ir.graph import Node
 from graphc.ir.placement import Axis
 from graphc.ir.types import TensorType
 from graphc.passes.placing.problem import Placed
+from graphc.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

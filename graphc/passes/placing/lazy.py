@@ -9,7 +9,7 @@ converted, and placing decides nothing about it. An owned lazy value is computed
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from graphc.ir.dims import Signature
 from graphc.ir.graph import Graph, Node
@@ -17,6 +17,7 @@ from graphc.ir.placement import Home, Mesh, Partial, Placement, R, Split, State,
 from graphc.ir.varying import varying_nodes
 from graphc.ops.replicas import PerReplica
 from graphc.ops.unary import Gradient
+from graphc.support.dataclass import dataclass
 
 V = Varying()
 DEPTH = 20  # a longer chain is worth keeping

@@ -9,12 +9,12 @@ variable is that it updates.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from graphc.ir.dims import Signature
 from graphc.ir.graph import Graph
 from graphc.ir.placement import Home, Partial, State
 from graphc.ir.varying import varying_nodes
+from graphc.support.dataclass import dataclass
 
 Homes = frozenset[Home]
 NOWHERE: Homes = frozenset()

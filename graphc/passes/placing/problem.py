@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from graphc.ir.dims import Signature
 from graphc.ir.graph import Graph
 from graphc.ir.placement import Axis, Mesh, Placement, State, place
 from graphc.passes.placing.lazy import LazyValues
+from graphc.support.dataclass import dataclass
 
 
 @dataclass

@@ -16,7 +16,7 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from graphc.runtime.asynchronous.messages import (
@@ -32,6 +32,7 @@ from graphc.runtime.asynchronous.messages import (
     Snapshot,
     WorkItem,
 )  # fmt: skip
+from graphc.support.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ ended is the same for all drivers:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,6 +20,7 @@ from graphc.runtime.asynchronous.coordinator import Coordinator
 from graphc.runtime.asynchronous.messages import Letters, Lost, Message
 from graphc.runtime.asynchronous.server import Server, ServerVariables, server_failed
 from graphc.runtime.asynchronous.worker import Worker
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 
 PATIENCE = 3  # roles that may be lost, per worker, without a push in between

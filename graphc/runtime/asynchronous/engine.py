@@ -6,7 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -42,6 +42,7 @@ from graphc.runtime.machine.interrupts import Uninterrupted
 from graphc.runtime.synchronous.engine import Engine, check_available
 from graphc.runtime.synchronous.shards import check_variables
 from graphc.runtime.transports import forks
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 
 Array: TypeAlias = NDArray[Any]

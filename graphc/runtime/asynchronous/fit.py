@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, Protocol
@@ -36,6 +36,7 @@ from graphc.runtime.data.batches import Batch
 from graphc.runtime.data.dataset import Position
 from graphc.runtime.results import Metrics, plains
 from graphc.runtime.transports.processes import Processes
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError, warn
 
 FEW = 10  # updates of each worker

@@ -27,7 +27,7 @@ import struct
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import IO, Any, Protocol, TypeAlias
 
@@ -38,6 +38,7 @@ from graphc.ir.types import DTYPES
 from graphc.runtime.asynchronous.messages import ApplyPush, Push
 from graphc.runtime.checkpoints.checkpoint import read_checkpoint, save_variables
 from graphc.runtime.checkpoints.folder import sync_folder
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 from graphc.support.files import read_whole, writing
 

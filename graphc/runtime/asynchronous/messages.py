@@ -20,8 +20,9 @@ changes nothing. A worker numbers its work 1, 2, ...; (worker, number) identifie
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+from graphc.support.dataclass import dataclass
 
 VariableValues: TypeAlias = Mapping[str, Any]
 COORDINATOR = "coordinator"

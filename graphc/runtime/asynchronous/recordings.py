@@ -21,13 +21,14 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from graphc.runtime.asynchronous.coordinator import OnPush, RecordedPush
 from graphc.runtime.asynchronous.server import ServerVariables
 from graphc.runtime.asynchronous.worker import Compute
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 from graphc.support.files import read_whole, replaced, writing
 

@@ -7,7 +7,6 @@ of a program can't always be rebuilt in another process.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -25,6 +24,7 @@ from graphc.runtime.asynchronous.server import Server
 from graphc.runtime.asynchronous.worker import Worker
 from graphc.runtime.backends import plugins
 from graphc.runtime.machine.blas import limit_blas
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError, Span
 
 

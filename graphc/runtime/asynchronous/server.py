@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol, Self
 
 from graphc.runtime.asynchronous.journal import Journal, ServerState
@@ -19,6 +19,7 @@ from graphc.runtime.asynchronous.messages import (
     Snapshot,
     Staged,
 )  # fmt: skip
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 
 

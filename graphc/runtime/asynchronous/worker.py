@@ -7,7 +7,7 @@ which that push was applied. So until it computes again, what it has pushed may 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 from graphc.runtime.asynchronous.messages import (
@@ -24,6 +24,7 @@ from graphc.runtime.asynchronous.messages import (
     VariableValues,
     WorkItem,
 )  # fmt: skip
+from graphc.support.dataclass import dataclass
 
 Parts: TypeAlias = Sequence[Mapping[str, Any]]
 Compute: TypeAlias = Callable[[int, Mapping[str, Any]], tuple[Parts, Mapping[str, Any]]]

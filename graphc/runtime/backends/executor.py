@@ -7,7 +7,6 @@ backend is this executor with each op's own `run`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from threading import Lock
 from typing import Any, TypeAlias
 
@@ -35,6 +34,7 @@ from graphc.runtime.backends.local_conversions import convert
 from graphc.runtime.backends.site import Site
 from graphc.runtime.data.supply import Supply
 from graphc.runtime.transports.transport import Communicator, Handle
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 
 Array: TypeAlias = NDArray[Any]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from itertools import groupby
@@ -17,6 +16,7 @@ from typing import Any
 from graphc.runtime.asynchronous.drivers import DriverPlugin
 from graphc.runtime.backends.backend import Backend
 from graphc.runtime.transports.transport import Transport
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError, did_you_mean
 
 BACKENDS, TRANSPORTS = "graphc.backends", "graphc.transports"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from numpy.typing import NDArray
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 from graphc.runtime.results import Metrics
 from graphc.runtime.training.history import FitHistory
 from graphc.runtime.transports.processes import Processes
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 
 

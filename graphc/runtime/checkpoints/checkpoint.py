@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from graphc.runtime.checkpoints.tensor_files import (
     write_tensors,
 )
 from graphc.runtime.transports.processes import ALONE, Processes, in_every_process
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 from graphc.support.files import reason_of, replaced, writing
 

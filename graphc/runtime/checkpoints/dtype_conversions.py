@@ -7,7 +7,6 @@ round a value is rounded, which happens only if every value stays the same, or i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import ml_dtypes
@@ -18,6 +17,7 @@ from graphc.runtime.checkpoints.boxes import Box
 from graphc.runtime.checkpoints.checkpoint import dtype_words
 from graphc.runtime.checkpoints.tensor_files import TensorInFile, Value
 from graphc.runtime.checkpoints.weights import few
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError, warn
 
 Array: TypeAlias = NDArray[Any]

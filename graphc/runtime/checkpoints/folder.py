@@ -18,7 +18,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -52,6 +52,7 @@ from graphc.runtime.checkpoints.tensor_files import (
     write_tensors,
 )
 from graphc.runtime.transports.processes import ALONE, Processes, in_every_process
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 from graphc.support.files import reason_of, writing
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeAlias
 
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError, warn
 
 

@@ -22,12 +22,13 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from math import prod
 from typing import Any, Self
 
 from graphc.runtime.checkpoints.checkpoint import COPIES
 from graphc.runtime.checkpoints.tensor_files import DTYPES
+from graphc.support.dataclass import dataclass
 from graphc.support.version import graphc_version
 
 FORMAT, VERSION = "graphc checkpoint", 1

@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -29,6 +28,7 @@ from graphc.runtime.checkpoints.series import (
 from graphc.runtime.checkpoints.sharded import Savable, portion_of
 from graphc.runtime.machine.interrupts import Uninterrupted
 from graphc.support.calls import explain_classes
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError, warn
 from graphc.support.files import writing
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,7 @@ from graphc.runtime.data.ahead import Ahead, ahead_of
 from graphc.runtime.data.dataset import Position
 from graphc.runtime.synchronous.engine import run_once
 from graphc.runtime.transports.processes import ALONE, Processes
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError, warn
 
 Array = NDArray[Any]

@@ -11,7 +11,6 @@ manifest says how they come to one: `NAME` is computed of them when it is read.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -28,6 +27,7 @@ from graphc.runtime.checkpoints.saving import Saved
 from graphc.runtime.synchronous.engine import Engine
 from graphc.runtime.synchronous.shards import part_of, spans_of
 from graphc.runtime.transports.processes import Processes
+from graphc.support.dataclass import dataclass
 
 Array: TypeAlias = NDArray[Any]
 K = TypeVar("K", bound=Hashable)

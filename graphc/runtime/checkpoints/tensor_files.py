@@ -16,7 +16,6 @@ import stat
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -27,6 +26,7 @@ from numpy.typing import NDArray
 
 from graphc.plan.replica_copies import joined
 from graphc.runtime.checkpoints.boxes import BLOCK, Box, checked_box, common, read_box, shape_of
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 from graphc.support.files import kind_of, reason_of
 

@@ -12,7 +12,6 @@ import pickletools
 import struct
 import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 from math import prod
 from pathlib import Path
@@ -28,6 +27,7 @@ from graphc.runtime.checkpoints.tensor_files import (
     bytes_of,
     damaged,
 )
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 
 Array: TypeAlias = NDArray[Any]

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -25,6 +24,7 @@ from graphc.runtime.checkpoints.series import is_checkpoint, read_newest
 from graphc.runtime.checkpoints.tensor_files import TensorInFile, Value, header_of, write_tensors
 from graphc.runtime.checkpoints.torch_files import torch_tensors
 from graphc.runtime.transports.processes import ALONE, Processes
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 from graphc.support.files import read_whole, replaced, writing
 

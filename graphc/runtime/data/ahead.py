@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from graphc.runtime.data.dataset import Position
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 
 

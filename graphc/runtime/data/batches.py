@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from graphc.ir.types import NO_NUMBERS, DType, TensorType
 from graphc.lowering.program.program import Program
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError, did_you_mean
 from graphc.support.masked_arrays import HELP, hides_entries
 

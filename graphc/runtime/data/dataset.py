@@ -9,7 +9,6 @@ resume where it ended, also with batches of another size.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from graphc.ir.placement import shard_bounds
 from graphc.ir.types import DTYPES, DType, TensorType, dtype_of
 from graphc.runtime.data.sharding import Sharding
 from graphc.support.array_files import csv_columns, csv_rows, npz_arrays, npz_shapes, shown_names
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError, Span, did_you_mean
 from graphc.support.untrusted_files import Unreadable, files_of
 

@@ -17,13 +17,13 @@ tf.data.experimental.AutoShardPolicy; there, a replica that has run out of files
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from graphc.ir.placement import shard_bounds
 from graphc.support import random
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 
 Order = NDArray[np.int64]

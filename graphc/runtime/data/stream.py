@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -31,6 +30,7 @@ from graphc.lowering.program.program import (
 from graphc.ops.collective import Conversion
 from graphc.runtime.data.batches import Batch, DimLength, check_entry, check_names
 from graphc.runtime.data.supply import Array, Coordinates, copy_padded, feeds, unpadded
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 
 

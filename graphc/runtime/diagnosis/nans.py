@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,6 +20,7 @@ from graphc.runtime.backends.executor import ProgramRun
 from graphc.runtime.backends.reference import BACKEND
 from graphc.runtime.data.supply import Supply
 from graphc.runtime.transports.transport import Communicator
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 
 Array: TypeAlias = NDArray[Any]

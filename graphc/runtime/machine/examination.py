@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 
 from graphc.runtime.backends import plugins
 from graphc.runtime.machine.memory_limits import machine_bytes
 from graphc.runtime.machine.requirements import Diagnosed, Requirement
 from graphc.support.config import cache_folder
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 from graphc.support.units import size_text
 

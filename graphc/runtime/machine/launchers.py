@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from graphc.support import config
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 
 # How a launcher tells a process its rank and how many there are. Slurm and torchrun are recognized

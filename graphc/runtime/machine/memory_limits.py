@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from graphc.lowering.program.program import Footprint, Program, by_kind
 from graphc.plan.plan import SERVER, WORKER, Plan
 from graphc.runtime.backends.backend import Backend, WithMemory
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 from graphc.support.units import size_text
 

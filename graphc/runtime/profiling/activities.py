@@ -8,7 +8,6 @@ the kernel: what one of its nodes hands to another stays in registers or in the 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, Protocol
 
@@ -20,6 +19,7 @@ from graphc.lowering.program.program import Feed, Instruction, Kernel, Program, 
 from graphc.runtime.backends.site import Site
 from graphc.runtime.profiling.costs import Cost, kernel_cost, op_cost, op_flops
 from graphc.runtime.profiling.recorder import Activity, DeviceLog, Kind, NodeShare, Recorder
+from graphc.support.dataclass import dataclass
 
 SETUP = -2  # instead of a part: what runs once, before all steps
 BYTE = 8.0  # FLOPs that take about as long as moving a byte

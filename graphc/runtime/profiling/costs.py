@@ -9,7 +9,6 @@ thread's own memory counts as nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import prod
 
 from graphc.ir.dims import parse_rule
@@ -33,6 +32,7 @@ from graphc.lowering.kernel.code import (
     reached,
 )
 from graphc.lowering.program.program import Buffer, Kernel, Program, Start
+from graphc.support.dataclass import dataclass
 
 NO_ARITHMETIC = frozenset(
     ("cast", "select", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "xor", "is_finite")

@@ -7,11 +7,12 @@ import json
 import platform
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from graphc.support.config import cache_folder
+from graphc.support.dataclass import dataclass
 from graphc.support.files import write_whole
 
 FORM = 1  # of the file

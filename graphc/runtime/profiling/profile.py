@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -16,6 +16,7 @@ from graphc.runtime.profiling.limits import MachineLimits
 from graphc.runtime.profiling.recorder import Activity, NodeShare
 from graphc.runtime.profiling.rows import BY, By, ProfileRow
 from graphc.runtime.profiling.step_times import StepTimes, thread_times
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import Span, source_line
 
 WAITING, PYTHON = "waiting for other threads", "Python: batch, call, results"

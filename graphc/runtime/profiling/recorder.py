@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from graphc.lowering.program.program import Program
 from graphc.runtime.backends.backend import Backend
 from graphc.runtime.profiling.costs import NOTHING, Cost
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import Span
 
 Kind: TypeAlias = Literal["kernel", "python", "start", "exchange", "meeting"]

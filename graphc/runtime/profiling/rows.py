@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
+
+from graphc.support.dataclass import dataclass
 
 By: TypeAlias = Literal["line", "op", "kernel", "collective", "node"]
 BY: tuple[By, ...] = get_args(By)

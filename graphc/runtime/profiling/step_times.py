@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 from graphc.runtime.profiling.recorder import (
@@ -17,6 +17,7 @@ from graphc.runtime.profiling.recorder import (
     Records,
     Taken,
 )
+from graphc.support.dataclass import dataclass
 
 Track: TypeAlias = tuple[int, int]  # device, thread of it
 LEAST = 200  # nanoseconds between two calls that are taken for waiting

@@ -19,11 +19,11 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 from graphc.support import config
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 
 INSTALL = "python -m pip install 'graphc[mpi]'"

@@ -10,11 +10,12 @@ waited in a collective for that long, and it has not moved meanwhile.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Self
 
 from graphc.runtime.supervision.frames import BadFrame, Frame, seconds, text, whole
 from graphc.runtime.supervision.local_processes import ProcessState, SharedFile, is_of_mpi
+from graphc.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

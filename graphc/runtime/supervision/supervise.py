@@ -13,7 +13,6 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
@@ -23,6 +22,7 @@ from graphc.runtime.supervision.job import HostLayout, MpiJob, MpiLauncher, addr
 from graphc.runtime.supervision.local_processes import SharedFile
 from graphc.runtime.supervision.members import Member, frozen, stuck
 from graphc.runtime.supervision.watch import WatchServer
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 
 TICK = 0.1  # seconds between looks at what needs no event

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,6 +17,7 @@ from graphc.runtime.checkpoints.boxes import Box
 from graphc.runtime.checkpoints.tensor_files import TensorInFile, Value
 from graphc.runtime.data.batches import array_of
 from graphc.runtime.data.supply import Supply, copy_padded
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 from graphc.support.lazy_map import existing
 

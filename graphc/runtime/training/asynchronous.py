@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from graphc.runtime.checkpoints.saver import AfterStep
 from graphc.runtime.data.dataset import Position
 from graphc.runtime.results import Metrics
 from graphc.runtime.training.means import Means
+from graphc.support.dataclass import dataclass
 
 if TYPE_CHECKING:
     from graphc.runtime.training.loop import Fit

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypedDict, Unpack
 
@@ -27,6 +26,7 @@ from graphc.runtime.training.epochs import (
 )
 from graphc.runtime.training.history import FitHistory
 from graphc.runtime.training.loop import Fit, FitOptions, Fittable, OnStep
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError, did_you_mean
 
 

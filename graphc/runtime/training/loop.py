@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Protocol
@@ -31,6 +31,7 @@ from graphc.runtime.training.asynchronous import run_asynchronously
 from graphc.runtime.training.epochs import CountedParts, Epochs
 from graphc.runtime.training.history import FitHistory
 from graphc.runtime.training.means import Means
+from graphc.support.dataclass import dataclass
 
 OnStep = Callable[[int, Metrics], None]
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from math import prod
 from typing import Any, TypeAlias, TypeVar
@@ -20,6 +19,7 @@ from graphc.ir.orders import Order
 from graphc.ir.placement import ReduceOp
 from graphc.ops.settle import COMBINE
 from graphc.runtime.transports.transport import CollectiveCall, Parts, Primitives
+from graphc.support.dataclass import dataclass
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 BLOCK = 1 << 18  # bytes of a partial result: fits the cache, and is worth a release of the GIL

@@ -11,7 +11,6 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import copy_context
-from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, Self, TypeVar
@@ -31,6 +30,7 @@ from graphc.runtime.transports.transport import (
     PeerFailed,
     Shape,
 )  # fmt: skip
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 from graphc.support.limits import MAX_DEVICES
 

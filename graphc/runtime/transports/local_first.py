@@ -10,7 +10,6 @@ would.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
@@ -20,6 +19,7 @@ from graphc.ir.leaf_tree import forests, joins
 from graphc.ir.orders import Order
 from graphc.ir.placement import ReduceOp
 from graphc.ops.settle import COMBINE
+from graphc.support.dataclass import dataclass
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 Joins: TypeAlias = Sequence[tuple[int, int]]

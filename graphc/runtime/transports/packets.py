@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from graphc.runtime.transports.bridge import Array, Channel, PreparedExchange, Request
+from graphc.support.dataclass import dataclass
 
 Rows: TypeAlias = Sequence[Array]  # what a position has: arrays of one shape
 Pieces: TypeAlias = Callable[[Rows, int, int], list[Array]]

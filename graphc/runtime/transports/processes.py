@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 
 T = TypeVar("T")

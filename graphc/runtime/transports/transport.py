@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 from graphc.ir.collectives import Collective, CollectiveKind
 from graphc.ir.placement import Home, Partial, R, ReduceOp, Split
 from graphc.runtime.transports.processes import Processes
+from graphc.support.dataclass import dataclass
 
 T = TypeVar("T")
 Array: TypeAlias = Any  # a NumPy array, or an array of the transport's own device

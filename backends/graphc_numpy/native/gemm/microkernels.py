@@ -18,7 +18,6 @@ subnormal numbers (but for aarch64, where they are kept).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from graphc_llvm.helpers import helper
@@ -37,6 +36,7 @@ from llvmlite import ir
 
 from graphc.ir.types import I32, DType
 from graphc.lowering.kernel.axes import LoopAxis
+from graphc.support.dataclass import dataclass
 from graphc_numpy.native.gemm.dot_products import dots, switch
 from graphc_numpy.native.machine import host_printer
 

@@ -8,7 +8,6 @@ Half precision becomes f32 on the way. Lanes from `active` to `width` become 0.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import prod
 
 from graphc_llvm.helpers import helper
@@ -26,6 +25,7 @@ from graphc_llvm.vectors import (
 from llvmlite import ir
 
 from graphc.ir.types import BF16, F16, F32, DType
+from graphc.support.dataclass import dataclass
 from graphc_numpy.native.gemm.microkernels import Values
 from graphc_numpy.native.machine import host_printer
 

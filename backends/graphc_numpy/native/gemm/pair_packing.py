@@ -8,7 +8,6 @@ The half beside the last of an odd number is 0, and so are lanes from `active` t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from graphc_llvm.helpers import helper
 from graphc_llvm.vectors import (
@@ -25,6 +24,7 @@ from graphc_llvm.vectors import (
 from llvmlite import ir
 
 from graphc.ir.types import BF16, I32
+from graphc.support.dataclass import dataclass
 from graphc_numpy.native.gemm.microkernels import Order, Values
 from graphc_numpy.native.gemm.packing import Packing, pack_function, transposed
 from graphc_numpy.native.machine import host_printer

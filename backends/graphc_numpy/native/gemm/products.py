@@ -12,7 +12,6 @@ the first-level cache and the right's panels in the second):
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import prod
 
 from graphc_llvm.folding import FoldingBuilder, known
@@ -24,6 +23,7 @@ from llvmlite import ir
 from graphc.ir.types import DType
 from graphc.lowering.kernel.axes import LoopAxis, merged
 from graphc.lowering.kernel.code import Gemm, Parameter, Side
+from graphc.support.dataclass import dataclass
 from graphc_numpy.native.gemm.dot_products import modes
 from graphc_numpy.native.gemm.epilogue import ask, print_epilogue
 from graphc_numpy.native.gemm.microkernels import MicroKernel, Values, tile_function

@@ -8,7 +8,7 @@ result: `contractions.blocks` fixes the order of additions.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from math import ceil, gcd, inf, prod
 
@@ -23,6 +23,7 @@ from graphc_llvm.vectors import WIDTH
 
 from graphc.ir.types import BF16, F16, F32, DType
 from graphc.lowering.kernel.code import Gemm, Store, reached
+from graphc.support.dataclass import dataclass
 from graphc_numpy.native.gemm.microkernels import Order
 
 # bytes of a vector register and the number of registers, by instruction set

@@ -11,7 +11,6 @@ and to add them changes no bit of a sum (which begins with 0, and so is never -0
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from graphc_llvm.helpers import helper
@@ -20,6 +19,7 @@ from llvmlite import ir
 
 from graphc.ir.types import F32, F64, DType
 from graphc.lowering.kernel.code import OWN, Apply, Gemm, Load, Store, TilePart
+from graphc.support.dataclass import dataclass
 from graphc_numpy.native.machine import host_printer
 
 CHUNKS = (64, 16)  # columns that are looked at together

@@ -10,7 +10,7 @@ NumPy's pairwise sums.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import isqrt
 
 from graphc_llvm import folds
@@ -31,6 +31,7 @@ from graphc.lowering.kernel.code import (
     registers,
 )
 from graphc.lowering.kernel.random_numbers import RandomNumber
+from graphc.support.dataclass import dataclass
 from graphc_numpy.native.loops.invariant_motion import HoistedPhase, effort
 
 

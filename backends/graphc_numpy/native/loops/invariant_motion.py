@@ -8,7 +8,7 @@ only a load through a parameter that the kernel also writes must stay where it i
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from graphc.lowering.kernel.code import (
     Apply,
@@ -23,6 +23,7 @@ from graphc.lowering.kernel.code import (
     slots,
 )
 from graphc.lowering.kernel.random_numbers import RandomNumber
+from graphc.support.dataclass import dataclass
 
 ENTRY, OUTER, ROW = 0, 1, 2  # depths: in no loop, in a row of rows, in a row; then per column axis
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from math import prod
 from typing import TypeAlias
@@ -21,6 +20,7 @@ from llvmlite import ir
 
 from graphc.ir.types import BOOL
 from graphc.lowering.kernel.lines import LineKernel
+from graphc.support.dataclass import dataclass
 
 Body: TypeAlias = Callable[["LineBlock"], None]
 TileBody: TypeAlias = Callable[..., Sequence[ir.Value] | None]

@@ -7,7 +7,6 @@ columns one by one), or along the last column axis (a fold ends with one over th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
 from graphc_llvm import folds
@@ -27,6 +26,7 @@ from graphc_llvm.vectors import (
 from llvmlite import ir
 
 from graphc.lowering.kernel.code import Load, Nest, RowReduction, Statement, registers
+from graphc.support.dataclass import dataclass
 from graphc_numpy.native.loops import wide_rows
 from graphc_numpy.native.loops.columns import Columns, LoopPoint, run_each
 from graphc_numpy.native.loops.invariant_motion import HoistedCode, HoistedPhase, effort, hoisted

@@ -14,7 +14,6 @@ first comparison are those, and only they are merged.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from graphc_llvm.helpers import helper
 from graphc_llvm.vectors import (
@@ -31,6 +30,7 @@ from graphc_llvm.vectors import (
 from llvmlite import ir
 
 from graphc.ir.types import I64, DType
+from graphc.support.dataclass import dataclass
 from graphc_numpy.native.machine import host_printer, target
 
 LONGEST_RUN = 16  # keys that are sorted in registers, at most

@@ -11,7 +11,6 @@ come next are sorted, and the best of both are.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from graphc_llvm.sort_keys import entry_of, key, key_dtype
 from graphc_llvm.vectors import (
@@ -29,6 +28,7 @@ from llvmlite import ir
 
 from graphc.ir.types import I32, I64, DType
 from graphc.lowering.kernel.lines import LineKernel
+from graphc.support.dataclass import dataclass
 from graphc_numpy.native.loops.line_blocks import LineBlock, LineGrid, print_blocks
 from graphc_numpy.native.loops.networks import LONGEST_RUN, Network
 

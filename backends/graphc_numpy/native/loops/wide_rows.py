@@ -10,7 +10,6 @@ stack, which stays in the first-level cache. The order of additions is that of `
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import isqrt, prod
 
 from graphc_llvm import folds
@@ -28,6 +27,7 @@ from graphc.lowering.kernel.code import (
     Store,
     reached,
 )
+from graphc.support.dataclass import dataclass
 from graphc_numpy.native.loops.columns import Columns, LoopPoint, run_each
 from graphc_numpy.native.loops.invariant_motion import HoistedCode, HoistedPhase
 

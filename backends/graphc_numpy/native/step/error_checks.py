@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from graphc.lowering.kernel.code import Check, IndexLinks, KernelCall, statement
 from graphc.lowering.kernel.lowered import Lowered, Native
 from graphc.lowering.program.program import Kernel, Program
 from graphc.ops.indexing import check_of
+from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 from graphc_numpy.native.threads.pool import LINE, new_words
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any
 
@@ -33,6 +33,7 @@ from graphc.lowering.kernel.code import (
     TiledKernel,
 )
 from graphc.lowering.kernel.lowered import Home, Memory, Native
+from graphc.support.dataclass import dataclass
 from graphc_numpy.native import machine
 from graphc_numpy.native.step.call_table import (
     ACROSS,

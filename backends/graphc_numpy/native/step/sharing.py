@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import product
 from math import inf
 from typing import Literal, TypeAlias
@@ -33,6 +33,7 @@ from graphc.lowering.kernel.code import (
 )
 from graphc.lowering.kernel.lowered import Memory, Native
 from graphc.lowering.kernel.positions import PositionNumber
+from graphc.support.dataclass import dataclass
 from graphc_numpy.native.step.error_checks import checks_of
 
 View: TypeAlias = tuple[tuple[PositionNumber, int], ...] | bool | Literal["home"]

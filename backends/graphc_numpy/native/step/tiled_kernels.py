@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from llvmlite import ir
 
 from graphc.ir.types import I64
 from graphc.lowering.kernel.code import OWN, Gemm, LoopKernel, Nest, TiledKernel, TilePart
+from graphc.support.dataclass import dataclass
 from graphc_numpy.native.gemm import products
 from graphc_numpy.native.gemm.zero_tails import print_zeros, zeros_of
 from graphc_numpy.native.machine import host_printer
