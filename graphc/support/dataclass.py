@@ -2,9 +2,8 @@
 
 For each class, the standard library writes the text of up to seven methods and compiles each by
 itself, which takes about 0.4 ms: half of the time from the import of graphc to the end of a first
-step. Here most methods are ordinary functions over the names of the fields. Only `__init__`, which
-is called more often than the others, is compiled from text, in which nothing but names of fields
-varies.
+step. Here only `__init__` is compiled at once, from a text in which nothing but names of fields
+varies, `==` and the hash when they are first called, and the other methods are ordinary functions.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, FrozenInstanceError
-from operator import attrgetter
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any
 
@@ -86,8 +84,8 @@ def _init(
     names: dict[str, Any] = {"_set": object.__setattr__, "_NOT_GIVEN": _NotGiven()}
     for f in fields:
         names |= {f"_default_{f.name}": f.default, f"_make_{f.name}": f.default_factory}
-    exec(f"def __init__(self, {', '.join(parameters)}):\n " + "\n ".join(lines or ["pass"]), names)
-    method: Callable[..., None] = names["__init__"]
+    text = f"def __init__(self, {', '.join(parameters)}):\n " + "\n ".join(lines or ["pass"])
+    method = _compiled("__init__", text, names)
     method.__annotations__ = {f.name: f.type for f in given} | {"return": None}
     return method
 
@@ -132,34 +130,35 @@ def _repr(names: Sequence[str]) -> Callable[[Any], str]:
     return __repr__
 
 
-def _values(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
-    """The function that gives the values of some fields."""
-    match names:
-        case []:
-            return lambda record: ()
-        case [name]:
-            get = attrgetter(name)
-            return lambda record: (get(record),)
-        case _:
-            return attrgetter(*names)
-
-
-def _compare(cls: type, names: Sequence[str], frozen: bool) -> None:
+def _compare(cls: Any, names: Sequence[str], frozen: bool) -> None:
     """Add `==`, and a hash where records do not change."""
-    values = _values(names)
-
-    def __eq__(self: Any, other: Any) -> Any:
-        return (
-            values(self) == values(other) if other.__class__ is self.__class__ else NotImplemented
-        )
-
-    def __hash__(self: Any) -> int:
-        return hash(values(self))
-
+    mine, others = (f"({''.join(f'{x}.{name}, ' for name in names)})" for x in ("self", "other"))
+    same = "other.__class__ is self.__class__"
+    equal = f"def __eq__(self, other):\n return {mine} == {others} if {same} else NotImplemented"
     if vars(cls).get("__hash__") is None:  # Python sets None where a class defines only __eq__
-        method: Any = __hash__ if frozen else None
-        cls.__hash__ = method  # type: ignore[method-assign]
-    _add(cls, __eq__)
+        text = f"def __hash__(self):\n return hash({mine})"
+        cls.__hash__ = _when_called(cls, "__hash__", text) if frozen else None
+    _add(cls, _when_called(cls, "__eq__", equal))
+
+
+def _when_called(cls: type, name: str, text: str) -> Callable[..., Any]:
+    """A method that is compiled when it is first called, and then takes this one's place: most
+    records are never compared in a first step."""
+
+    def method(*args: Any) -> Any:
+        compiled = _compiled(name, text, {})
+        setattr(cls, name, compiled)
+        return compiled(*args)
+
+    method.__name__ = name
+    return method
+
+
+def _compiled(name: str, text: str, names: dict[str, Any]) -> Callable[..., Any]:
+    """A function from its text. names: what it reads"""
+    exec(text, names)
+    function: Callable[..., Any] = names[name]
+    return function
 
 
 # -- records that do not change --------------------------------------------------------------------
