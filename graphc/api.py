@@ -12,14 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Never, NoReturn, Self
 
 from graphc.compiler.plan_cache import compiled
-from graphc.export.onnx_file import export_onnx
 from graphc.frontend.module import Module
 from graphc.frontend.numpy import other_words
 from graphc.frontend.numpy.other_words import TRAINER_WORDS
 from graphc.frontend.numpy.trace import TracedStep
 from graphc.frontend.numpy.traced_module import traced_module
-from graphc.inspect.explain.answer import Answer, answer
-from graphc.inspect.explain.compiled import compiled_step
 from graphc.inspect.explain.over_budget import check_limits
 from graphc.inspect.summary import Summary, summary
 from graphc.ir.graph import Graph
@@ -48,6 +45,7 @@ from graphc.support.gc_pause import collector_paused
 from graphc.support.no_fork import no_fork
 
 if TYPE_CHECKING:
+    from graphc.inspect.explain.answer import Answer
     from graphc.inspect.page import HtmlPage
 
 
@@ -323,12 +321,9 @@ class StepTrainer:
 
     def graph(self, after: str = "partition", program: str = "train") -> Graph:
         """The graph after a pass; 'source' is the one that was traced. Raises G0990."""
-        from graphc.compiler.driver import stages
+        from graphc.compiler.driver import graph_after
 
-        graphs = dict(stages(self.module, parse_strategy(self.strategy), program))
-        if after not in graphs:
-            raise GraphcError("G0990", f"no pass '{after}' ran; known: {', '.join(graphs)}")
-        return graphs[after]
+        return graph_after(self.module, parse_strategy(self.strategy), program, after)
 
     def page(self, program: str = "train") -> HtmlPage:
         """The step as a page of HTML: all passes, the source, costs, memory and devices. It shows
@@ -345,6 +340,9 @@ class StepTrainer:
         node: a name ("%h"), a line ("train.py:12"), an op ("all_reduce"), an output or a pattern;
               without it, all that sends something is listed. Raises G0993 if there is no such node
         """
+        from graphc.inspect.explain.answer import answer
+        from graphc.inspect.explain.compiled import compiled_step
+
         bucket = bucket_for(self.trainer.processes)
         step = compiled_step(self.module, parse_strategy(self.strategy), program, bucket)
         return answer(step, node, False, 'trainer.why("%NAME")')
@@ -398,6 +396,8 @@ class StepTrainer:
         Raises G0512 for a path that can't be written, G0624 for an unknown report, G0651 to G0653
         for a model that can't be. Warns (G0654) if it takes batches of one size only.
         """
+        from graphc.export.onnx_file import export_onnx
+
         export_onnx(path, self.module, self.trainer, reports)
 
     def to_plan(self, path: str | Path) -> None:

@@ -33,7 +33,7 @@ def register() -> None:
 
 def graph_html(graph: Graph) -> str:
     """A graph as a picture, folded to fit on a screen, or, of a large one, what it consists of."""
-    from graphc.inspect import picture, to_svg
+    from graphc.inspect.pictures import picture, to_svg
 
     folded = picture(graph)
     if len(folded.boxes) > PICTURED:

@@ -96,7 +96,7 @@ def show_command(
 
 def _check_together(file: Path, form: str, level: str | None, kernels: bool) -> None:
     """Refuse options that don't go together."""
-    from graphc.inspect import FORMATS
+    from graphc.inspect.pictures import FORMATS
 
     wrong = ""
     if form == "html":
@@ -122,7 +122,7 @@ def _graph(
     step: GivenStep, after: str, program: str, form: str, level: str | None, diff: bool
 ) -> str:
     """The graph of a .gir file, or after a pass; or what the pass changed."""
-    from graphc.inspect import FORMATS, Level
+    from graphc.inspect.pictures import FORMATS, Level
     from graphc.verify.reading import read_ir
 
     depth = Level(level) if level else None

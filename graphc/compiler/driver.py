@@ -142,6 +142,14 @@ def stages(
     yield from graphs
 
 
+def graph_after(module: Module, strategy: Strategy, program: str, name: str) -> Graph:
+    """The graph of a program after a pass, or 'source'. Raises G0990 if no such pass ran."""
+    graphs = dict(stages(module, strategy, program))
+    if name not in graphs:
+        raise GraphcError("G0990", f"no pass '{name}' ran; known: {', '.join(graphs)}")
+    return graphs[name]
+
+
 def _data(module: Module) -> dict[str, object]:
     """The data specifications as plain values."""
     keep = ("kind", "path", "batch", "shuffle_seed", "shard")

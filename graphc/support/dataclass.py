@@ -27,7 +27,7 @@ def _dataclass(
     are one object are equal, even a NaN. (Since 3.13, the standard library compares the fields.)
     """
 
-    def made(cls: type) -> type:
+    def made(cls: type) -> Any:
         if hasattr(cls, "__dataclass_fields__"):  # of a base: rare, and with rules of its own
             full = dataclasses.dataclass(init=init, repr=repr, eq=eq, frozen=frozen, slots=slots)
             return full(cls)

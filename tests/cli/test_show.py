@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import pytest
 
 from graphc.cli.show import LEVELS
-from graphc.inspect import Level
+from graphc.inspect.pictures import Level
 from graphc.ir.graph import Graph
 from graphc.lowering.lower import STAGES
 from graphc.passes.base import PASSES, Pass, register_pass

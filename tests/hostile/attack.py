@@ -204,7 +204,7 @@ PASSES = ("cse", "dce", "differentiate", "simplify,cse,dce", "fold_constants", "
 def _used(text: str, seed: int) -> None:
     """What `graphc show` and `graphc opt` do with a text."""
     from graphc.compiler import pipeline
-    from graphc.inspect import FORMATS, Level
+    from graphc.inspect.pictures import FORMATS, Level
     from graphc.passes.base import parse_passes
     from graphc.text import print_ir
     from graphc.verify.reading import read_ir

@@ -13,8 +13,8 @@ import pytest
 
 from graphc.compiler.driver import stages
 from graphc.frontend.language.load import load_module
-from graphc.inspect import FORMATS, Level, picture, to_dot, to_mermaid, to_svg
 from graphc.inspect.layout import Lane, Links, layout
+from graphc.inspect.pictures import FORMATS, Level, picture, to_dot, to_mermaid, to_svg
 from graphc.inspect.scene import Scene, ScenePart
 from graphc.inspect.svg import Canvas
 from graphc.ir.graph import Graph

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from graphc.inspect import FORMATS, Level, to_dot, to_json, to_mermaid, to_svg
+from graphc.inspect.pictures import FORMATS, Level, to_dot, to_json, to_mermaid, to_svg
 from graphc.inspect.scene import Kind, ScenePart, clean, scene
 from graphc.ir.graph import Graph, Variable
 from graphc.ir.placement import Mesh

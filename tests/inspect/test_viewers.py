@@ -9,7 +9,7 @@ from typing import Any
 import networkx
 import pytest
 
-from graphc.inspect import to_graphml, to_model_explorer
+from graphc.inspect.pictures import to_graphml, to_model_explorer
 from graphc.inspect.scene import clean
 from graphc.ir.graph import Graph
 from graphc.text import parse_ir

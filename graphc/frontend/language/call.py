@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import lru_cache
 from types import UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 
 from graphc.frontend.language.names import Builtin
 from graphc.frontend.language.static import in_words
@@ -24,8 +24,10 @@ from graphc.ir.types import Size
 from graphc.ir.value import InGraph
 from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
-from graphc.syntax import tree as s
 from graphc.text.fields import fits
+
+if TYPE_CHECKING:
+    from graphc.syntax import tree as s
 
 MAX_ARGUMENT = 10_000  # entries of a list, characters of a string
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, fields
 from functools import cache
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import graphc.ops  # noqa: F401  registers the ops, composites and records
 from graphc.frontend.language.gradient import grad
@@ -20,7 +20,9 @@ from graphc.ops.optimizers.optimizer import Chain, Transform
 from graphc.ops.optimizers.schedules import RateProduct, Schedule
 from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError, did_you_mean
-from graphc.syntax import tree as s
+
+if TYPE_CHECKING:
+    from graphc.syntax import tree as s
 
 MISSING: Final = object()
 MAX_RANGE = 100_000  # entries of a static list

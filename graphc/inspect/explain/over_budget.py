@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from graphc.frontend.module import Module
-from graphc.inspect.explain.compiled import CompiledStep, compiled_step
 from graphc.ir.graph import Because
 from graphc.lowering.program.instructions import Start
 from graphc.plan.budgets import (
@@ -21,6 +21,9 @@ from graphc.runtime.backends.backend import Backend
 from graphc.runtime.machine.memory_limits import check_peak
 from graphc.strategies import Strategy
 from graphc.support.errors import GraphcError, Span
+
+if TYPE_CHECKING:
+    from graphc.inspect.explain.compiled import CompiledStep
 
 Label = tuple[Span, str]
 LARGEST = 3  # collectives that are named if all together are over
@@ -116,6 +119,8 @@ def _label(
     """The line of who needs a collective, and why; nothing is known of a plan from a file."""
     if module is None:
         return None, ""
+    from graphc.inspect.explain.compiled import compiled_step  # which brings the whole compiler
+
     step = compiled_step(module, strategy, worst.program, bucket)
     node = step.graph.nodes.get(worst.start.node)
     if node is None or node.because is None:
