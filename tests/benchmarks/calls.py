@@ -59,12 +59,12 @@ class Log:
             return words
 
         class Timed(call_table.CallPrinter):
-            def __init__(self, b: ir.IRBuilder, function: ir.Function, most: int) -> None:
-                super().__init__(b, function, most)
+            def __init__(self, b: ir.IRBuilder, function: ir.Function) -> None:
+                super().__init__(b, function)
                 self.now = b.alloca(INT64, size=index(2))  # seconds, and nanoseconds
                 self.now.type = POINTER
 
-            def call(self, at: ir.Value, kernels: call_table.Kernels) -> None:
+            def call(self, at: ir.Value) -> None:
                 b = self.b
                 now = b.icmp_signed(
                     "!=", b.and_(self.read(at, call_table.WHEN), self.bit), index(0)
@@ -75,10 +75,7 @@ class Log:
                     times += map(self.clock, (time.CLOCK_MONOTONIC, time.CLOCK_THREAD_CPUTIME_ID))
                     begin, end = self.part_here(at)
                     with b.if_then(b.icmp_signed("<", begin, end)):
-                        self.point(at)
-                        self.run(
-                            self.read(at, call_table.KERNEL), begin, end, kernels, self.scratch
-                        )
+                        self.work(at, begin, end)
                     self.record(at, [*times, self.clock(time.CLOCK_THREAD_CPUTIME_ID)])
 
             def record(self, at: ir.Value, times: Sequence[ir.Value]) -> None:

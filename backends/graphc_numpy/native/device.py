@@ -353,6 +353,7 @@ class BoundStep:
         frame[[frames.COMMON, frames.DEVICE, frames.DEVICES]] = self.across.words
         frame[[frames.HERE, frames.FRAMES]] = self.flags.address(), homes.address
         frame[frames.LOG] = self.recording.address
+        frame[frames.CALLS] = frames.dispatcher_address()
         return frame
 
     # -- calls ------------------------------------------------------------------------------------

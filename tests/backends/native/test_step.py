@@ -12,8 +12,10 @@ import pytest
 
 pytest.importorskip("llvmlite")
 
+from graphc_numpy.native.step.call_table import dispatcher_address
 from graphc_numpy.native.step.regions import (
     BARRIER,
+    CALLS,
     COUNTS,
     ERRORS,
     HERE,
@@ -61,6 +63,7 @@ def run(
     counts = np.zeros(1, np.int64)
     here = np.ones(1, np.int64)
     frame[COUNTS], frame[TURN], frame[HERE] = counts.ctypes.data, turn, here.ctypes.data
+    frame[CALLS] = dispatcher_address()
     frame[MEMORIES:] = [m.ctypes.data for m in memories]
     at, function = frame.ctypes.data, KIND(region.address)
     calls = [(function, (at, t, threads)) for t in range(threads)]

@@ -12,8 +12,10 @@ import pytest
 
 pytest.importorskip("llvmlite")
 
+from graphc_numpy.native.step.call_table import dispatcher_address
 from graphc_numpy.native.step.regions import (
     BARRIER,
+    CALLS,
     COUNTS,
     ERRORS,
     HERE,
@@ -48,6 +50,7 @@ class Job:
             self.frame[word] = self.scratch.ctypes.data
         self.here = np.ones(1, np.int64)
         self.frame[HERE] = self.here.ctypes.data
+        self.frame[CALLS] = dispatcher_address()
         self.frame[MEMORIES] = self.memory.ctypes.data
         self.n, self.calls = n, calls
 

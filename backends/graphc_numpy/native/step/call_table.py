@@ -10,7 +10,8 @@ In a build that records time, the number of the call stands in `dealt`, above it
 (`step/recorded_calls.py`).
 
 An unrolled step calls few kernels very often: as a table, the calls are data, which costs LLVM no
-time, while as code they would take most of it.
+time, while as code they would take most of it. The function that runs them is the same for all
+steps, so it is compiled once; builds that check addresses or record time print their own.
 """
 
 from __future__ import annotations
@@ -19,16 +20,17 @@ from array import array
 from collections.abc import Sequence
 
 from graphc_llvm import addresses
-from graphc_llvm.vectors import I8, INT64, POINTER, index
+from graphc_llvm.vectors import I8, INT64, POINTER, VOID, index
 from llvmlite import ir
 
-from graphc_numpy.native.machine import host_printer, target
+from graphc_numpy.native.machine import host_printer, load_once, target
 from graphc_numpy.native.threads import barrier
 from graphc_numpy.native.threads.barrier import print_barrier, print_meeting, word
 
 (
-    SCRATCH, ERRORS, BARRIER, COUNTS, TURN, COMMON, DEVICE, DEVICES, HERE, LOG, FRAMES, MEMORIES,
-) = range(12)  # words of a frame  # fmt: skip
+    SCRATCH, ERRORS, BARRIER, COUNTS, TURN, COMMON, DEVICE, DEVICES, HERE, LOG, FRAMES, CALLS,
+    MEMORIES,
+) = range(13)  # words of a frame  # fmt: skip
 KERNEL, UNITS, WHEN, MEET, DEALT, HOME, COUNT, POINTERS = range(8)  # words of a call
 NUMBER, ROOM = POINTERS, POINTERS + 1  # of one that is checked: then PLACES come later
 TURNS = {"first": 1, "later": 2, "any": 3}  # bit 0: in the first turn, bit 1: in the others
@@ -38,6 +40,12 @@ ALL_THREADS, ACROSS = 1, 2  # bits: every thread does a part; threads are those 
 JOINT = 4  # bit: wherever the thread is from, the memory is that of the call's home
 BEGINS, GOES_ON = 1, 2  # how devices that meet apart from the calls run some of them
 NAME = "run_calls"
+RUN = ir.FunctionType(  # one kernel: its number, pointers, first unit, end, scratch memory, errors
+    VOID, [INT64, POINTER, INT64, INT64, POINTER, POINTER]
+)
+DISPATCHER = ir.FunctionType(
+    POINTER, [POINTER, POINTER, POINTER, INT64, INT64, INT64, INT64, ir.PointerType(RUN), INT64]
+)
 
 Kernels = Sequence[tuple[ir.Function, int]]  # and how many pointers they take
 
@@ -63,30 +71,28 @@ def table(module: ir.Module, name: str, words: Sequence[int]) -> ir.GlobalVariab
     return constant
 
 
-def dispatcher(module: ir.Module) -> ir.Function:
-    """`ptr f(ptr frame, ptr start, ptr stop, i64 scratch, i64 thread, i64 threads, i64 apart)`: the
-    calls from start to stop, each where its turn has come; scratch: bytes that a thread has.
+def dispatcher_address() -> int:
+    """The address of the function that runs the calls of all ordinary steps of this process."""
+    return load_once(NAME, _module, (NAME,))[NAME]
 
+
+def _module() -> ir.Module:
+    module = ir.Module(NAME)
+    print_dispatcher(ir.Function(module, DISPATCHER, NAME), CallPrinter)
+    return module
+
+
+def print_dispatcher(function: ir.Function, printed: type[CallPrinter]) -> None:
+    """Print `ptr f(ptr frame, ptr start, ptr stop, i64 scratch, i64 thread, i64 threads, i64 apart,
+    ptr run, i64 most)`: the calls from start to stop, each where its turn has come.
+
+    scratch: bytes that a thread has; run: what runs a kernel (`RUN`); most: pointers that one takes
     apart: not 0 where the caller lets all devices meet: the result is the call before which they
     must, or stop; if GOES_ON, they have met before the first call. 0: something has failed.
+    printed: how a call is printed
     """
-    existing = module.globals.get(NAME)
-    if isinstance(existing, ir.Function):
-        return existing
-    kind = ir.FunctionType(POINTER, [POINTER, POINTER, POINTER, INT64, INT64, INT64, INT64])
-    function = ir.Function(module, kind, NAME)
-    function.linkage = "internal"
-    function.attributes.add("noinline")
-    return function
-
-
-def print_dispatcher(
-    module: ir.Module, kernels: Kernels, printed: type[CallPrinter] | None = None
-) -> None:
-    """Print what the dispatcher does. printed: how a call is printed"""
-    function = dispatcher(module)
     b = ir.IRBuilder(function.append_basic_block("entry"))
-    printer = (printed or CallPrinter)(b, function, max((n for _, n in kernels), default=0))
+    printer = printed(b, function)
     test, look, body, after = (
         b.append_basic_block(name) for name in ("test", "look", "body", "after")
     )
@@ -99,7 +105,7 @@ def print_dispatcher(
     b.position_at_end(look)
     b.cbranch(printer.meets_apart(at), after, body)
     b.position_at_end(body)
-    printer.call(at, kernels)
+    printer.call(at)
     following = printer.following(at)
     at.add_incoming(following, b.block)
     b.branch(test)
@@ -107,13 +113,31 @@ def print_dispatcher(
     b.ret(at)
 
 
+def print_run(function: ir.Function, kernels: Kernels) -> None:
+    """Print what runs the kernel of a number on some of its units (`RUN`)."""
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    number, pointers, *rest = function.args
+    after = b.append_basic_block("done")
+    choice = b.switch(number, after)
+    for i, (kernel, count) in enumerate(kernels):
+        block = b.append_basic_block(f"case{i}")
+        choice.add_case(index(i), block)
+        b.position_at_end(block)
+        given = [b.load(word(b, pointers, k), typ=POINTER, align=8) for k in range(count)]
+        b.call(kernel, [*given, *rest])
+        b.branch(after)
+    b.position_at_end(after)
+    b.ret_void()
+
+
 class CallPrinter:
     """Prints one turn of the loop over calls."""
 
-    def __init__(self, b: ir.IRBuilder, function: ir.Function, most: int) -> None:
+    def __init__(self, b: ir.IRBuilder, function: ir.Function) -> None:
         self.b, self.p = b, host_printer(b)
         self.first, self.each = pointers_at()
-        self.frame, self.start, _, size, self.thread, self.threads, self.apart = function.args
+        self.frame, self.start, _, size, self.thread, self.threads, self.apart = function.args[:7]
+        self.run_kernel, most = function.args[7:]
         self.here = self.read(self.frame, HERE, POINTER)
         self.barrier = self.read(self.frame, BARRIER, POINTER)
         base = self.read(self.frame, SCRATCH, POINTER)
@@ -125,7 +149,7 @@ class CallPrinter:
         self.worker = b.add(b.mul(device, self.threads), self.thread)
         self.workers = b.mul(devices, self.threads)
         self.common = self.read(self.frame, COMMON, POINTER)
-        self.pointers = b.alloca(INT64, size=index(max(most, 1)))
+        self.pointers = b.alloca(INT64, size=most)
         self.pointers.type = POINTER
 
     def read(self, base: ir.Value, number: int, kind: ir.Type = INT64) -> ir.Value:
@@ -136,7 +160,7 @@ class CallPrinter:
         words = self.b.mul(self.read(at, COUNT), index(self.each))
         return self.b.gep(word(self.b, at, self.first), [words], source_etype=INT64)
 
-    def call(self, at: ir.Value, kernels: Kernels) -> None:
+    def call(self, at: ir.Value) -> None:
         """One call, in its turn: wait for the others if it must, then this thread's part of it."""
         b = self.b
         now = b.icmp_signed("!=", b.and_(self.read(at, WHEN), self.bit), index(0))
@@ -144,7 +168,7 @@ class CallPrinter:
             self.meet(self.read(at, MEET))
             begin, end = self.part_here(at)
             with b.if_then(b.icmp_signed("<", begin, end)):
-                self.work(at, begin, end, kernels)
+                self.work(at, begin, end)
 
     def part_here(self, at: ir.Value) -> tuple[ir.Value, ir.Value]:
         """This thread's units; none where it is not one of those that run the call."""
@@ -159,11 +183,12 @@ class CallPrinter:
         b = self.b
         return b.icmp_signed("!=", b.and_(self.read(at, DEALT), index(JOINT)), index(0))
 
-    def work(self, at: ir.Value, begin: ir.Value, end: ir.Value, kernels: Kernels) -> None:
+    def work(self, at: ir.Value, begin: ir.Value, end: ir.Value) -> None:
         """Run some units of a call."""
         self.point(at)
         scratch = self.own(at) if self.p.checked else self.scratch
-        self.run(self.read(at, KERNEL), begin, end, kernels, scratch)
+        given = [self.read(at, KERNEL), self.pointers, begin, end, scratch, self.errors]
+        self.b.call(self.run_kernel, given)
 
     def meet(self, who: ir.Value) -> None:
         """Wait for the threads of this device, or of all: the call is left if one has failed."""
@@ -262,19 +287,3 @@ class CallPrinter:
         stop = b.add(start, self.read(at, ROOM))
         address = addresses.marked(b, self.worker, addresses.SCRATCH, start, start, stop)
         return b.inttoptr(address, POINTER)
-
-    def run(
-        self, number: ir.Value, begin: ir.Value, end: ir.Value, kernels: Kernels, scratch: ir.Value
-    ) -> None:
-        """The kernel of that number on some of its units."""
-        b = self.b
-        after = b.append_basic_block("done")
-        choice = b.switch(number, after)
-        for i, (function, count) in enumerate(kernels):
-            block = b.append_basic_block(f"case{i}")
-            choice.add_case(index(i), block)
-            b.position_at_end(block)
-            pointers = [self.read(self.pointers, k, POINTER) for k in range(count)]
-            b.call(function, [*pointers, begin, end, scratch, self.errors])
-            b.branch(after)
-        b.position_at_end(after)

@@ -24,7 +24,6 @@ from graphc_numpy.native.step.call_table import (
     TURN,
     WHEN,
     CallPrinter,
-    Kernels,
 )
 from graphc_numpy.native.threads.barrier import word
 from graphc_numpy.native.threads.clock import Clock
@@ -67,8 +66,8 @@ class StepLog:
 class RecordedCallPrinter(CallPrinter):
     """Prints calls that are recorded."""
 
-    def __init__(self, b: ir.IRBuilder, function: ir.Function, most: int) -> None:
-        super().__init__(b, function, most)
+    def __init__(self, b: ir.IRBuilder, function: ir.Function) -> None:
+        super().__init__(b, function)
         log = self.read(self.frame, LOG, POINTER)
         self.room = self.read(log, ROOM)
         width = b.mul(self.thread, self.read(log, WIDTH))
@@ -83,7 +82,7 @@ class RecordedCallPrinter(CallPrinter):
         place.type = POINTER
         return place
 
-    def call(self, at: ir.Value, kernels: Kernels) -> None:
+    def call(self, at: ir.Value) -> None:
         """See `CallPrinter.call`; then a record of it."""
         b = self.b
         now = b.icmp_signed("!=", b.and_(self.read(at, WHEN), self.bit), index(0))
@@ -98,7 +97,7 @@ class RecordedCallPrinter(CallPrinter):
             begin, end = self.part_here(at)
             works = b.icmp_signed("<", begin, end)
             with b.if_then(works):
-                self.work(at, begin, end, kernels)
+                self.work(at, begin, end)
                 b.store(self.clock.now(), self.ended, align=8)
             self.record(at, works)
 

@@ -7,8 +7,8 @@ Every thread calls it, with a number of its own; all is done when all have retur
 from one meeting of all devices to the next (`step/groups.py`). The frame is a
 table of words: per-thread scratch memory, errors, the barrier, how often each region was run, the
 turn of a loop, what all devices share, the device's number, how many there are, a flag for each
-home that calls have, the log of a build that records, the frames of these homes, and then the base
-of every memory block. The calls are a table, too (`calls`).
+home that calls have, the log of a build that records, the frames of these homes, what runs calls,
+and then the base of every memory block. The calls are a table, too (`step/call_table.py`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from graphc_llvm import addresses
@@ -40,10 +40,12 @@ from graphc_numpy.native.step.call_table import (
     ALL,
     BARRIER,
     BEGINS,
+    CALLS,
     COMMON,
     COUNTS,
     DEVICE,
     DEVICES,
+    DISPATCHER,
     ERRORS,
     FRAMES,
     GOES_ON,
@@ -52,12 +54,14 @@ from graphc_numpy.native.step.call_table import (
     LOG,
     MEMORIES,
     NUMBER_SHIFT,
+    RUN,
     SCRATCH,
     TURN,
     TURNS,
-    dispatcher,
+    CallPrinter,
     last_meeting,
     print_dispatcher,
+    print_run,
     table,
 )
 from graphc_numpy.native.step.recorded_calls import MEETING, RecordedCallPrinter
@@ -65,8 +69,8 @@ from graphc_numpy.native.step.sharing import GRAIN, Reached, Shared, reached_by_
 from graphc_numpy.native.threads.barrier import word
 
 __all__ = [
-    "BARRIER", "COMMON", "COUNTS", "DEVICE", "DEVICES", "ERRORS", "FRAMES", "HERE", "LOG",
-    "MEMORIES", "SCRATCH", "TURN",
+    "BARRIER", "CALLS", "COMMON", "COUNTS", "DEVICE", "DEVICES", "ERRORS", "FRAMES", "HERE",
+    "LOG", "MEMORIES", "SCRATCH", "TURN",
 ]  # words of a frame  # fmt: skip
 LINE = 64  # bytes of a cache line
 HEAVY = 8 * GRAIN
@@ -297,14 +301,39 @@ class _ModuleWriter:
         frame, thread, threads = function.args
         calls = table(self.module, f"calls{number}", words)
         stop = b.gep(calls, [index(len(words))], source_etype=INT64)
-        given = [index(scratch), thread, threads, index(0)]
-        b.call(dispatcher(self.module), [frame, calls, stop, *given])
+        most = max([1, *(len(x.call.arguments) for dealt in lines for x in dealt)])
+        given = [frame, calls, stop, index(scratch), thread, threads, index(0)]
+        self.run_calls(b, given, most)
         _count(b, frame, thread, number)
         b.ret_void()
         self.single_threaded(number, function)
-        self.part(number, calls, len(words), scratch)
+        self.part(number, calls, len(words), scratch, most)
 
-    def part(self, number: int, calls: ir.Value, words: int, scratch: int) -> None:
+    @cached_property
+    def run_kernel(self) -> ir.Function:
+        """What runs the kernel of a number."""
+        function = ir.Function(self.module, RUN, "run_kernel")
+        function.linkage = "internal"
+        return function
+
+    @cached_property
+    def own_dispatcher(self) -> ir.Function | None:
+        """What runs calls in this build, if it does so otherwise than ordinary ones."""
+        if not (self.recorded or machine.target().checked):
+            return None
+        function = ir.Function(self.module, DISPATCHER, "run_calls")
+        function.linkage = "internal"
+        function.attributes.add("noinline")
+        return function
+
+    def run_calls(self, b: ir.IRBuilder, given: Sequence[ir.Value], most: int) -> ir.Value:
+        """Call the dispatcher (`print_dispatcher`). most: pointers that a kernel takes"""
+        function = self.own_dispatcher
+        if function is None:
+            function = b.load(word(b, given[0], CALLS), typ=ir.PointerType(DISPATCHER), align=8)
+        return b.call(function, [*given, self.run_kernel, index(most)])
+
+    def part(self, number: int, calls: ir.Value, words: int, scratch: int, most: int) -> None:
         """Print what runs a region up to the next meeting of all devices, or to its end.
 
         from: ENDED at its beginning, or what the part before it gave
@@ -318,7 +347,7 @@ class _ModuleWriter:
         stop = b.gep(calls, [index(words)], source_etype=INT64)
         how = b.select(begins, index(BEGINS), index(GOES_ON))
         given = [frame, start, stop, index(scratch), thread, threads, how]
-        at = b.call(dispatcher(self.module), given)
+        at = self.run_calls(b, given, most)
         with b.if_then(b.icmp_unsigned("==", at, ir.Constant(POINTER, None))):
             b.ret(index(GONE))
         with b.if_then(b.icmp_unsigned("==", at, stop)):
@@ -361,7 +390,10 @@ class _ModuleWriter:
             (self.printers.print(self.module, kernel, f"k{number}"), len(kernel.params))
             for kernel, number in self.numbers.items()
         ]
-        print_dispatcher(self.module, kernels, RecordedCallPrinter if self.recorded else None)
+        print_run(self.run_kernel, kernels)
+        if self.own_dispatcher is not None:
+            how = RecordedCallPrinter if self.recorded else CallPrinter
+            print_dispatcher(self.own_dispatcher, how)
         return self.module
 
 
