@@ -12,7 +12,6 @@ from numpy.typing import DTypeLike, NDArray
 
 Array: TypeAlias = NDArray[Any]
 ALIGN = 64  # bytes
-SPARE = 4  # blocks that are kept of each name while nobody has them
 
 
 class SpareMemory:
