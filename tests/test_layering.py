@@ -144,6 +144,15 @@ def test_a_backend_sees_only_what_a_backend_may_see() -> None:
                 assert seen, f"{path}:{line} imports {module}"
 
 
+def test_records_are_made_by_the_quicker_dataclass() -> None:
+    for path in FILES + BACKENDS:
+        for node in parsed(path).body:
+            match node:
+                case ast.ImportFrom(module="dataclasses", names=names):
+                    own = path.name == "dataclass.py" or "dataclass" not in [a.name for a in names]
+                    assert own, f"{path}:{node.lineno}: import it from graphc.support.dataclass"
+
+
 def test_no_class_name_is_defined_twice() -> None:
     """One word, one meaning: private classes too."""
     places: dict[str, list[str]] = {}
