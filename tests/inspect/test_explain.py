@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from graphc.analysis.inserted import consumers_of, values_behind
-from graphc.compiler.driver import compile_module, resolved
+from graphc.compiler.driver import compile_module
 from graphc.compiler.pipeline import partitioning
+from graphc.compiler.programs import resolved
 from graphc.frontend.language.load import load_module
 from graphc.inspect.explain.compiled import CompiledStep, compiled_step
 from graphc.inspect.explain.explanation import explain
