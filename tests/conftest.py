@@ -12,6 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from shares import share_of
 
 # Several test processes share the cores: products that start threads of their own would wait for
 # each other. NumPy reads this when it is first imported.
@@ -48,6 +49,20 @@ def backend_name(request: pytest.FixtureRequest) -> str:
 def root() -> Path:
     """The folder of the project."""
     return ROOT
+
+
+@pytest.hookimpl(tryfirst=True)  # before the options of the command line choose by marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the cases of tests with `one_in(n)` that the default command leaves out."""
+    seen: Counter[str] = Counter()
+    for item in items:
+        mark = item.get_closest_marker("one_in")
+        if mark is None or {"ci", "slow"} & {m.name for m in item.iter_markers()}:
+            continue
+        name = item.nodeid.split("[")[0]
+        if share := share_of(seen[name], mark.args[0]):
+            item.add_marker(share)
+        seen[name] += 1
 
 
 def pytest_collection_finish() -> None:

@@ -32,3 +32,19 @@ def dealt(values: Iterable[Any], some: int, more: int) -> list[Any]:
         pytest.param(value, marks=marks[(i >= some) + (i >= some + more)])
         for i, value in enumerate(values)
     ]
+
+
+def share_of(number: int, n: int) -> str:
+    """What runs the case of that number of a test with the mark `one_in(n)`: "" is the default
+    command, "ci" is CI, "slow" are the soaks.
+
+    Were it the first of every n, some parameter that changes fast could always have the same value;
+    so the place among n cases is the sum of the digits, in base n, of how many n came before.
+    """
+    block, place = divmod(number, n)
+    while block:
+        block, digit = divmod(block, n)
+        place -= digit
+    if place % n == 0:
+        return ""
+    return "ci" if number % 2 else "slow"

@@ -219,6 +219,7 @@ def test_compile_writes_a_plan_that_runs(folder: Path, call: Call) -> None:
 PATHS = {"native": (True, "numpy"), "calls": (False, "numpy"), "reference": (True, "reference")}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("strategy", ["accumulate(2)", "mirrored(3)", "central_storage(2)"])
 def test_compile_prints_the_memory_that_a_run_takes(

@@ -116,6 +116,7 @@ HOSTILE = {
 }  # fmt: skip
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_sizes_are_refused_soon(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fuzz.evaluate, "MAX_WORK", 400_000)

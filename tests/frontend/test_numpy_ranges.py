@@ -215,6 +215,7 @@ def test_half_precision_is_within_a_few_units(dtype: DType, two: bool, path: str
             assert not wrong.size, (name, [(*(v[k] for v in xs), y[k], true[k]) for k in wrong])
 
 
+@pytest.mark.one_in(2)
 @wide
 @pytest.mark.parametrize(("name", "dtype"), cases(table.SLOPES))
 def test_a_slope_is_within_its_bound(name: str, dtype: type) -> None:

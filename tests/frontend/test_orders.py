@@ -184,6 +184,7 @@ def test_what_does_not_contradict_it_may_be_said(settings: str) -> None:
     compile_module(module(settings), parse_strategy("mirrored(2) * reproducible(slots=4)"))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("order", [*map(str, Order)])
 @pytest.mark.parametrize(
     "strategy",

@@ -18,7 +18,7 @@ from graphc.runtime.backends import local_conversions
 # -- facts of ops ---------------------------------------------------------------------------------
 
 
-@fault("mesh", "smooth")
+@fault("mesh", "smooth", late=True)
 def _tanh_called_linear(patch: Patch) -> None:
     """tanh of a partial sum is called the partial sum of tanh."""
     for op in (unary.Tanh, unary.Sin, unary.Exp, unary.Erf, unary.Sqrt, unary.Log):

@@ -49,6 +49,7 @@ def shared(program: Program) -> frozenset[str] | None:
     return alike({program.name: program}) - written_apart(program)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("strategy", every(3, STRATEGIES))
 @pytest.mark.parametrize("example", every(2, EXAMPLES))
 def test_an_example_has_the_form_that_its_parts_would_have(
@@ -65,6 +66,7 @@ def test_an_example_has_the_form_that_its_parts_would_have(
     assert len(set(asked)) < len(asked), "nothing is alike"
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("seed", range(40))
 def test_a_random_program_has_the_form_that_its_parts_would_have(
     seed: int, monkeypatch: pytest.MonkeyPatch

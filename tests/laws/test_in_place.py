@@ -6,6 +6,7 @@ import pytest
 from laws.in_place import STEPS, STRATEGIES, Step, check
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "strategy",
     [pytest.param(s, marks=[pytest.mark.ci] * (i % 2)) for i, s in enumerate(STRATEGIES)],

@@ -77,6 +77,7 @@ def test_one_row_of_scores_needs_no_blocks() -> None:
     check(program_of(loss, weights, batch), weights, batch)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize("seed", range(60))
 def test_a_program_in_blocks_gives_what_its_ops_give(seed: int) -> None:

@@ -93,6 +93,7 @@ def depthwise(
     return program_of(loss, params, batch), params, batch
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("channels", [4, 8, 24, 33])
 @pytest.mark.parametrize("stride", [1, 2, (3, 1)])
 @pytest.mark.parametrize("taps", [(3, 3), (1, 1), (2, 4)])

@@ -134,6 +134,7 @@ def alone(name: str, how: str, batches: list[np.ndarray]) -> dict[str, np.ndarra
     return {n.replace("w", name, 1): v for n, v in found.items() if n.startswith("w")}
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("strategy", STRATEGIES[:4])
 @pytest.mark.parametrize("second", [SECOND, "adam(0.05) | ema(0.9)"])
 def test_an_overflow_of_one_loss_skips_its_own_update_only(second: str, strategy: str) -> None:

@@ -102,6 +102,7 @@ def trained(mode: str, strategy: str, optimizer: Any, backend: str = "numpy") ->
 LONGER = ("lazy adamw", "lazy momentum", "groups")
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[pytest.mark.ci] * (n in LONGER)) for n in OPTIMIZERS]
 )
@@ -111,6 +112,7 @@ def test_rows_train_as_tables_do(name: str) -> None:
         np.testing.assert_allclose(rows[k], table[k], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("strategy", STRATEGIES[1:])
 @pytest.mark.parametrize(
     "name",

@@ -71,6 +71,7 @@ def trainer(model: str, strategy: str, loss: str = LOSS) -> Trainer:
     return Trainer(compile_module(module, parse_strategy(strategy)), values=first)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "strategy", ["mirrored(2)", "accumulate(2)", "mirrored(2) * tensor_split(2)"]
 )
@@ -109,6 +110,7 @@ def test_the_mean_of_means_draws_a_warning_with_its_line(model: str) -> None:
 # -- the sum of four microbatches' means -----------------------------------------------------------
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "strategy", ["accumulate(4)", "mirrored(4)", "mirrored(2) * accumulate(2)"]
 )

@@ -79,6 +79,7 @@ def raveled(t: Trainer, model: str) -> np.ndarray:
     return np.concatenate([values[p].ravel() for p in PARAMS[model]])
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("strategy", [*STRATEGIES, "mirrored(2) * accumulate(2)", "mirrored(3)"])
 @pytest.mark.parametrize(("scale", "examples"), [("gmean", 80), ("gmean", 77), ("sum", 80)])
 @pytest.mark.parametrize("model", MODELS)

@@ -194,6 +194,7 @@ STRATEGIES = [
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("optimizer", ["sgd(0.1)", "adam(1e-2)", CLIPPED])
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_training_at_home_is_training_on_one_device(strategy: str, optimizer: str) -> None:

@@ -126,6 +126,7 @@ def test_the_word_may_say_what_is_done_with_examples_or_with_replicas(
                 compile_module(module(loss, f"reduction {word}"))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.filterwarnings(MEANS)
 @pytest.mark.parametrize(
     "strategy", ["mirrored(3)", "mirrored(2) * accumulate(2)", "accumulate(4)"]
@@ -237,6 +238,7 @@ STRATEGIES = (
 )  # fmt: skip
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("examples", [12, 9])
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_masked_mean_divides_by_the_global_weight(strategy: str, examples: int) -> None:
@@ -261,6 +263,7 @@ def test_gradients_are_clipped_by_value_after_they_are_summed(strategy: str) -> 
     np.testing.assert_allclose(trained("sum(l)", strategy, 12, how), want, rtol=2e-6)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("examples", [12, 9])
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_what_is_reported_is_of_the_whole_batch(strategy: str, examples: int) -> None:

@@ -57,6 +57,7 @@ def test_without_the_pass_they_wait_for_each_other(
     assert not all(products_meanwhile(program.parts[0], x) for x in slow_sums(program.parts[0], program.mesh)[:-1])  # fmt: skip
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda f: f.stem)
 def test_no_sum_of_an_example_is_waited_for_too_early(file: Path, small_buckets: None) -> None:
     for strategy in STRATEGIES:

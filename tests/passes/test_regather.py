@@ -66,6 +66,7 @@ def most_gathered(program: Program) -> int:
 # -- what is kept ---------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("stage", "whole", "cut"), [(1, 1, 2), (2, 1, 2), (3, 0, 3)])
 @pytest.mark.parametrize("n", [2, 4, 8])
 def test_a_device_keeps_its_part_of_what_is_cut(n: int, stage: int, whole: int, cut: int) -> None:

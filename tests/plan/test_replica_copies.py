@@ -62,6 +62,7 @@ WRITES = [
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("strategy", ["mirrored(2)", "accumulate(2)", "central_storage(2)"])
 @pytest.mark.parametrize(("aggregation", "new", "want"), WRITES)
 def test_a_write_is_aggregated(aggregation: str, new: Any, want: float, strategy: str) -> None:

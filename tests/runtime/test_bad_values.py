@@ -62,6 +62,7 @@ STRATEGIES = [
 ]  # fmt: skip
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("strategy", "backend"),
     [(s, "numpy") for s in STRATEGIES] + [(STRATEGIES[1], b) for b in BACKENDS[1:]],

@@ -328,6 +328,7 @@ def test_a_handle_that_one_rank_never_waits_for_does_not_stop_the_others(late, s
     assert session(2).run(fn) == [None, [2, 2, 2, 2]]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.usefixtures("cut")
 def test_a_handle_that_has_been_waited_for_holds_no_operand(session):
     def fn(c):

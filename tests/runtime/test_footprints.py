@@ -56,6 +56,7 @@ def unused(device: Device) -> int:
     return device.unused if isinstance(device, NativeDevice) else 0
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("native", [False, True])
 @pytest.mark.parametrize("strategy", STRATEGIES[1:])
 def test_devices_tell_all_the_arrays_that_they_keep(strategy: str, native: bool) -> None:

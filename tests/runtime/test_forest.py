@@ -14,6 +14,7 @@ from graphc.runtime.transports.transport import CollectiveCall, Parts
 BIG = 40_000
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("op", sorted(COMBINE))
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("slots, n", [(1, 1), (8, 1), (8, 2), (13, 3), (7, 5), (8, 8)])

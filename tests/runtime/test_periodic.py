@@ -245,6 +245,7 @@ CLIPPED = 'diloco(2, every=3, outer="adam(lr=0.1)")'
 LONG = ("local_sgd(2, every=3)", "diloco(2, every=3)", "local_sgd(2, every=3) * tensor_split(3)")
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("at", [1, 2, 3, 5])
 @pytest.mark.parametrize("strategy", [*LONG, "local_sgd(4, every=3) * accumulate(2)"])
 def test_a_run_that_goes_on_between_two_meetings_has_the_same_bits(

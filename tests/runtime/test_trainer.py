@@ -100,6 +100,7 @@ def test_step_gives_the_loss_and_the_reports(trainer: Trainer) -> None:
     assert trainer.variables()["level"] == 1.25
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_fit_takes_every_example_once_an_epoch_in_the_order_of_the_seed(strategy: str) -> None:
     data, fed = dataset(), []
@@ -297,6 +298,7 @@ def exact(values: dict[str, Any], data: Dataset) -> dict[str, float]:
     }  # fmt: skip
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_evaluation_is_exact_over_batches_of_any_sizes(strategy: str) -> None:
     data = dataset(29)
@@ -505,6 +507,7 @@ step s(x: f32[batch, 6], y: f32[batch]) {
 """
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("examples", [16, 13])
 @pytest.mark.parametrize(
     "strategy",

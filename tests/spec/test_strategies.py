@@ -107,6 +107,7 @@ def test_mirrored_sends_as_the_document_says(n: int) -> None:
     assert program(f"mirrored({n})").sent_bytes == round(2 * (n - 1) / n * (M + SCALARS))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("n", [1, 2, 3, 8])
 @pytest.mark.parametrize("strategy", HOMES)
 def test_variables_at_home_are_sent_as_the_document_says(strategy: str, n: int) -> None:
@@ -136,6 +137,7 @@ def test_reproducible_sends_its_pieces_as_the_document_says(n: int, pieces: int)
 PIECES = [(2, 1), (4, 1), (32, 1), (3, 4), (5, 3)]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("n", "pieces"), PIECES)
 def test_reproducible_sends_the_pieces_of_a_part_to_its_owner(n: int, pieces: int) -> None:
     """A gradient is scattered: no device gets more than its part of it."""

@@ -53,6 +53,7 @@ def objects(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return found
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda p: p.stem)
 def test_every_kernel_of_an_example_compiles(example: Path, objects: list[bytes]) -> None:
     plan = compile_module(load_module(example), parse_strategy("mirrored(2) * accumulate(2)"))
@@ -62,6 +63,7 @@ def test_every_kernel_of_an_example_compiles(example: Path, objects: list[bytes]
     assert code[:4] == ELF and int.from_bytes(code[18:20], "little") == MACHINE
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("op", [Cumsum(0), Cumsum(1), Argsort(0), Argsort(1)], ids=str)
 @pytest.mark.parametrize("dtype", [F16, BF16, F32, F64, U8], ids=str)
 def test_functions_of_lines_compile(op: Op, dtype: DType, objects: list[bytes]) -> None:

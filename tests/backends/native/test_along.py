@@ -56,6 +56,7 @@ def ops_of(shape: tuple[int, ...], dim: int) -> list[Op]:
     return [Gather(dim), TakeAlong(dim), ScatterAdd(dim, size), AddAlong(dim, size)]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize(("shape", "dim", "n"), SHAPES)
 def test_entries_are_those_of_the_reference_bit_by_bit(

@@ -60,6 +60,7 @@ def trained(backend: Any, shape: tuple[Any, ...], steps: int = 2, **more: Any) -
         }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "shape",
     [
@@ -117,6 +118,7 @@ def test_blocks_of_a_reproducible_step_change_no_bits(eager: pytest.MonkeyPatch)
     assert trained(NATIVE, shape, strategy=STRATEGY)["sha"] == small
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("target", ["host", "avx2", "baseline"])
 @pytest.mark.parametrize(("length", "cache"), [(48, 1), (80, 20_000), (1056, 200_000)])
 def test_products_that_leave_out_zeros_have_the_same_bits(

@@ -151,6 +151,7 @@ SHORT = [
 ]  # fmt: skip
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("threads", ["2", *every(2, ["6", "1"])])
 @pytest.mark.parametrize("width", [6, 600])  # an entry that is copied, one that is pointed to
 @pytest.mark.parametrize("strategy", SHORT)
@@ -173,6 +174,7 @@ def test_turns_and_devices_go_the_short_way_to_the_same_bits(
     config.get.cache_clear()
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("threads", ["2", *every(2, ["6", "1"])])
 @pytest.mark.parametrize("width", [6, 600])  # an entry that is copied, one that is pointed to
 @pytest.mark.parametrize("strategy", SHORT)
@@ -506,6 +508,7 @@ def test_steps_are_compiled_on_the_callers_thread(monkeypatch: pytest.MonkeyPatc
     assert set(found) == {threading.get_ident()}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda p: p.stem)
 def test_the_run_says_that_it_was_native(
     example: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

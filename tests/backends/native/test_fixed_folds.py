@@ -56,6 +56,7 @@ def sums(shape: tuple[int, ...], over: tuple[int, ...], more: int) -> dict[str, 
         return {n: np.asarray(results[n]).tobytes() for n in names}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("shape", "over"), CASES)
 def test_a_sum_has_the_same_bits_whatever_its_kernel_does_besides(
     shape: tuple[int, ...], over: tuple[int, ...]

@@ -102,6 +102,7 @@ def drawn(kind: str, n: int, seed: int) -> Array:
     return bits.astype(np.uint16).view(BF16.numpy)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "kind", ["any", "tiny", *(pytest.param(x, marks=pytest.mark.ci) for x in ("normal", "tinier"))]
 )
@@ -148,6 +149,7 @@ def result_room(product: Gemm) -> int:
     return 1 + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True) if n)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("lies", ["nn", pytest.param("tt", marks=pytest.mark.ci)])
 def test_matrices_of_every_size_and_order(shape: tuple[int, int, int], lies: str) -> None:
@@ -157,6 +159,7 @@ def test_matrices_of_every_size_and_order(shape: tuple[int, int, int], lies: str
     check(contraction(((), (rows,), (inner,), (cols,)), F16, left, right))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("case", GROUPS, ids=str)
 def test_groups_of_axes(case: tuple[Groups, dict[str, Sizes]]) -> None:
     groups, orders = case

@@ -66,6 +66,7 @@ def least(f: Builder, x: Value) -> Value:
     return f.neg(f.add(Slice(1, 0, 20), (f.sort(x, axis=1),)))
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize(
     ("shape", "dim"),
@@ -117,6 +118,7 @@ def test_sorting_writes_no_order_that_nobody_reads() -> None:
 ENDS = {"least": (0, 3), "largest": (-20, 0), "many": (-70, 0), "middle": (60, 64)}
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("dtype", every(2, [F32, I64, BF16, F64, I32]), ids=str)
 @pytest.mark.parametrize("end", ENDS)
 def test_only_those_results_are_made_that_are_read(end: str, dtype: DType) -> None:

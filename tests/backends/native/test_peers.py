@@ -90,6 +90,7 @@ def only_the_long_way(trainer: graphc.StepTrainer) -> None:
 IN_PLACE = ["mirrored(2)", "mirrored(3) * accumulate(2)", "mirrored(2) * tensor_split(2)"]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("optimizer", [ADAM, SGD], ids=["adamw", "sgd"])
 @pytest.mark.parametrize("strategy", IN_PLACE)
 def test_no_collective_of_a_full_batch_is_left_to_the_host(strategy: str, optimizer: Any) -> None:

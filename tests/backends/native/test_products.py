@@ -127,6 +127,7 @@ SHAPES = [
 ]  # fmt: skip
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("lies", ["nn", "tn", "nt", "tt"])
 def test_matrices_of_every_size_and_order(shape: tuple[int, int, int], lies: str) -> None:

@@ -98,6 +98,7 @@ def check(
     assert np.ascontiguousarray(seen).tobytes() == expected.tobytes()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("target", ["avx512", "avx2", "baseline"])
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize("kind", DISTRIBUTIONS)
@@ -181,6 +182,7 @@ def test_draws_of_a_step_are_those_of_the_op(data: st.DataObject) -> None:
         assert np.asarray(found[0][name]).tobytes() == np.asarray(y).tobytes(), (name, draws)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("threads", ["1", "3"])
 @pytest.mark.parametrize("target", ["avx512", "avx2", "baseline"])
 @pytest.mark.parametrize("name", [n for n in ALL if n.startswith("random")])
@@ -216,6 +218,7 @@ STRATEGIES = [
 ]  # fmt: skip
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_network_with_dropout_learns_as_with_numpy(strategy: str) -> None:
     native, plain = (compiled(NumpyBackend(native=x), strategy) for x in (True, False))

@@ -175,6 +175,7 @@ def hosted(program: Program) -> list[Any]:
     return [x.instruction for x in lines if not isinstance(x.instruction, Feed)]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("seed", range(60))
 def test_rows_are_joined_and_added_as_the_ops_do_it(seed: int) -> None:
     c = case(seed)

@@ -53,6 +53,7 @@ def test_windows_are_folded(windows: tuple[int, int, int, int], dtype: DType) ->
     check(f, {"x": x})
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("order", [Order.ACCUMULATE, Order.TREE], ids=str)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("shape", [(9,), (9, 5), (40, 3, 2), (4, 9, 33)])

@@ -126,6 +126,7 @@ CASES = [
 ]  # fmt: skip
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("model, strategy", CASES)
 def test_network_trains_the_same_on_a_mesh(model: Any, strategy: str) -> None:
     losses, variables = trained(model, strategy)

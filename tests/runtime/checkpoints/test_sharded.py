@@ -111,6 +111,7 @@ def trainer(strategy: str, aggregate: str = "") -> Trainer:
     return Trainer(plan_of(Run(text, strategy, 0, None, 0, 0, False)), "reference")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("strategy", "count"), [(strategy, 2 + 2 * (n % 2)) for n, strategy in enumerate(STRATEGIES)]
 )

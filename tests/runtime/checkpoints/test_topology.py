@@ -72,6 +72,7 @@ def check(saved: Saved, a: str, b: str) -> None:
             assert np.isclose(train(trainer, 1)["loss"], loss, rtol=1e-5)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("a", "b"), random.Random(0).sample(PAIRS, 12))
 def test_what_one_strategy_saved_another_resumes(a: str, b: str, saved: Saved) -> None:
     check(saved, a, b)

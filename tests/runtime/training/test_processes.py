@@ -106,6 +106,7 @@ def saved(kind: str, folder: Path) -> Callable[[], Any]:
 STRATEGIES = ["mirrored(2) * reproducible(4)", "mirrored(2) * accumulate(2)", "zero(2, stage=3)"]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("kind", ["npy", "arrays", "map", "csv", "parquet"])
 def test_a_process_reads_the_examples_of_its_devices_and_all_bits_stay(
