@@ -10,7 +10,7 @@ import click
 
 from graphc.cli.budgets import budget_options
 from graphc.cli.checkpoint_options import checkpoint_options
-from graphc.cli.data_files import load_data, training_data
+from graphc.cli.data_files import load_data, no_training_data
 from graphc.cli.drivers import chosen_driver, driver_options
 from graphc.cli.file_arguments import OutputPath
 from graphc.cli.given_step import GivenStep, plan_of, step_options
@@ -120,7 +120,7 @@ def run_command(
     plan = running.plan(lambda: plan_of(step, seed, backend=backend, **compiled))
     check_learns(plan)
     check_not_read(plan, save, record, trace_file, log)
-    train, test = training_data(plan), load_data(plan, "test")
+    train, test = load_data(plan, "train"), load_data(plan, "test")
     how: dict[str, Any] = {"max_bytes": limit, "debug_nans": debug_nans or None}
     how |= {"transport": running.transport, "driver": chosen_driver()}
     with _trainer(plan, backend, trace_steps if trace_file else 0, **how) as trainer:
@@ -155,13 +155,16 @@ def _trainer(plan: Plan, backend: str, traced: int, **how: Any) -> Trainer:
 
 
 def _train(
-    trainer: Trainer, train: tuple[Dataset, dict[str, Any]], epochs: int | None,
+    trainer: Trainer, train: tuple[Dataset, dict[str, Any]] | None, epochs: int | None,
     steps: int | None, how: dict[str, Any],
 ) -> FitHistory:  # fmt: skip
-    """Train for what is left of the epochs or steps, by default those of the file."""
+    """Train for what is left of the epochs or steps, by default those of the file. Raises G0607 if
+    the program names no data."""
     from graphc.runtime.data.plan_data import replicas
     from graphc.runtime.data.sharding import Sharding
 
+    if train is None:
+        raise no_training_data()
     data, spec = train
     duration = trainer.plan.meta.get("duration") or {"count": 1, "unit": "epochs"}
     if epochs is None and steps is None:
