@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from shares import share_of
+from shares import is_chosen
 
 # Several test processes share the cores: products that start threads of their own would wait for
 # each other. NumPy reads this when it is first imported.
@@ -53,16 +53,21 @@ def root() -> Path:
 
 @pytest.hookimpl(tryfirst=True)  # before the options of the command line choose by marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the cases of tests with `one_in(n)` that the default command leaves out."""
-    seen: Counter[str] = Counter()
+    """Deal out the cases of tests with `one_in(n, ci=m)`."""
+    plain, others = Counter[str](), Counter[str]()
     for item in items:
-        mark = item.get_closest_marker("one_in")
-        if mark is None or {"ci", "slow"} & {m.name for m in item.iter_markers()}:
+        mark, marks = item.get_closest_marker("one_in"), {m.name for m in item.iter_markers()}
+        if mark is None or "slow" in marks:
             continue
         name = item.nodeid.split("[")[0]
-        if share := share_of(seen[name], mark.args[0]):
-            item.add_marker(share)
-        seen[name] += 1
+        if "ci" not in marks:
+            plain[name] += 1
+            if is_chosen(plain[name] - 1, mark.args[0]):
+                continue
+        others[name] += 1
+        for_ci = is_chosen(others[name] - 1, mark.kwargs.get("ci", 2))
+        item.own_markers = [m for m in item.own_markers if m.name != "ci"]
+        item.add_marker("ci" if for_ci else "slow")
 
 
 def pytest_collection_finish() -> None:

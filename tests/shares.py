@@ -34,17 +34,14 @@ def dealt(values: Iterable[Any], some: int, more: int) -> list[Any]:
     ]
 
 
-def share_of(number: int, n: int) -> str:
-    """What runs the case of that number of a test with the mark `one_in(n)`: "" is the default
-    command, "ci" is CI, "slow" are the soaks.
+def is_chosen(number: int, n: int) -> bool:
+    """Whether the case of that number is the one of every n that is run.
 
     Were it the first of every n, some parameter that changes fast could always have the same value;
     so the place among n cases is the sum of the digits, in base n, of how many n came before.
     """
     block, place = divmod(number, n)
-    while block:
+    while block and n > 1:
         block, digit = divmod(block, n)
         place -= digit
-    if place % n == 0:
-        return ""
-    return "ci" if number % 2 else "slow"
+    return place % n == 0

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
-from shares import share_of
+from shares import is_chosen
+
+SOME = [1, 2, 3, 4, 5, 6]
 
 
-@pytest.mark.parametrize("n", [2, 3, 4, 5, 6])
-def test_the_default_command_runs_each_nth_case_and_ci_as_many_as_the_soaks(n: int) -> None:
-    count = Counter(share_of(i, n) for i in range(60 * n))
-    assert count[""] == 60
-    assert abs(count["ci"] - count["slow"]) <= 60
+@pytest.mark.parametrize("n", SOME)
+def test_one_of_every_n_cases_is_chosen(n: int) -> None:
+    chosen = [is_chosen(i, n) for i in range(60 * n)]
+    assert all(sum(chosen[i : i + n]) == 1 for i in range(0, len(chosen), n))
 
 
-@pytest.mark.parametrize("n", [2, 3, 4, 5, 6])
-@pytest.mark.parametrize("inner", [2, 3, 4, 5, 6])
-def test_every_value_of_the_parameter_that_changes_fastest_is_run(n: int, inner: int) -> None:
-    run = {i % inner for i in range(n**3 * inner) if not share_of(i, n)}
-    assert run == set(range(inner))
+@pytest.mark.parametrize("n", SOME)
+@pytest.mark.parametrize("inner", SOME)
+def test_every_value_of_the_parameter_that_changes_fastest_is_chosen(n: int, inner: int) -> None:
+    assert {i % inner for i in range(n**3 * inner) if is_chosen(i, n)} == {*range(inner)}

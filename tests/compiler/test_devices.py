@@ -139,7 +139,7 @@ def counted(strategy: str) -> tuple[Plan, int]:
     return plan, int(pstats.Stats(profile).total_calls)  # type: ignore[attr-defined]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(3, ci=4)
 @pytest.mark.filterwarnings("ignore::graphc.support.errors.GraphcWarning")
 @pytest.mark.parametrize("strategy", every(4, ALL))
 def test_for_any_number_of_devices_programs_and_compile_time_are_the_same(strategy: str) -> None:

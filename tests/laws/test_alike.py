@@ -49,7 +49,7 @@ def shared(program: Program) -> frozenset[str] | None:
     return alike({program.name: program}) - written_apart(program)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(3, ci=4)
 @pytest.mark.parametrize("strategy", every(3, STRATEGIES))
 @pytest.mark.parametrize("example", every(2, EXAMPLES))
 def test_an_example_has_the_form_that_its_parts_would_have(

@@ -120,6 +120,7 @@ DEALT = ("mirrored(2)", "mirrored(3)", "accumulate(2) * mirrored(2)", "zero(2, s
          "central_storage(3)")  # fmt: skip
 
 
+@pytest.mark.one_in(1)
 @pytest.mark.parametrize("seeds", every(2, (SEEDS[::8], SEEDS[4::8])))
 @pytest.mark.parametrize("backend", every(2, ["reference", "numpy"]))
 def test_per_replica_code_has_the_same_bits_on_any_number_of_devices(

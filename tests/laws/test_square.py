@@ -22,6 +22,7 @@ def test_steps_whose_dims_are_as_long_as_the_batch_are_what_they_are_on_one_devi
         check(seed)
 
 
+@pytest.mark.one_in(1, ci=4)
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("start", alternate(range(SEEDS, MORE, PART)))
 def test_two_thousand_steps_whose_dims_are_as_long_as_the_batch(start: int) -> None:

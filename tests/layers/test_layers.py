@@ -128,6 +128,7 @@ PAIRS = [
 ]
 
 
+@pytest.mark.one_in(1, ci=4)
 @pytest.mark.parametrize(
     "pair", [*every(49, PAIRS[0]), *dealt(PAIRS[1], 0, 0)], ids=str
 )  # fmt: skip

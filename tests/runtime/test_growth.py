@@ -102,6 +102,7 @@ def check_dropped(strategy: str, trainers: int) -> None:
     check_after(before)
 
 
+@pytest.mark.one_in(1)
 @pytest.mark.parametrize("strategy", every(8, STRATEGIES[::2]))
 def test_steps_and_dropped_trainers_leave_nothing_behind(strategy: str) -> None:
     check_steps(strategy, 200)

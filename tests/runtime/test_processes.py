@@ -95,7 +95,7 @@ def in_processes(count, work) -> list[Any]:
         return [job.result() for job in jobs]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(3, ci=4)
 @pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.ci)])
 @pytest.mark.parametrize("strategy", every(3, STRATEGIES))
 def test_processes_train_with_the_bits_of_threads(strategy, count):

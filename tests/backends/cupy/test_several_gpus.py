@@ -79,12 +79,14 @@ def test_steps_on_several_gpus_have_the_bits_of_the_cpu(strategy: str, gpus: int
     check_bits(strategy, gpus)
 
 
+@pytest.mark.one_in(1)
 @pytest.mark.ci
 @pytest.mark.parametrize(("strategy", "gpus"), FIXED)
 def test_steps_of_any_fixed_order_have_the_bits_of_the_cpu(strategy: str, gpus: int) -> None:
     check_bits(strategy, gpus, 4)
 
 
+@pytest.mark.one_in(1)
 @pytest.mark.ci
 @pytest.mark.parametrize(("strategy", "gpus"), FREE)
 def test_sums_of_nccl_are_the_cpus_up_to_rounding(strategy: str, gpus: int) -> None:
@@ -227,6 +229,7 @@ def test_processes_with_a_gpu_each_have_the_bits_of_the_cpu(strategy: str, count
     assert job(strategy, count, steps(3)) == [on_cpu(strategy, 3)] * count
 
 
+@pytest.mark.one_in(1)
 @pytest.mark.ci
 @pytest.mark.parametrize(("strategy", "count"), FIXED)
 def test_processes_under_any_fixed_order_have_the_bits_of_the_cpu(
