@@ -7,6 +7,7 @@ import dataclasses
 import inspect
 import pickle
 import re
+import sys
 from dataclasses import FrozenInstanceError, field
 from functools import cached_property
 from itertools import product
@@ -80,9 +81,11 @@ def bodies() -> list[type]:
 
 CALLS: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
     ((), {}), ((1,), {}), (("a",), {}), (("b", 3), {}), ((1, 2, [3]), {"last": "x"}),
-    (([],), {}), ((float("nan"),), {}), ((1, 2, [], 8), {}), ((1, 2, [], 4, 9), {}),
-    ((1,), {"unknown": 1}), ((1, 2, [], 4, 5, 6), {}),
+    (([],), {}), ((1, 2, [], 8), {}), ((1, 2, [], 4, 9), {}), ((1,), {"unknown": 1}),
+    ((1, 2, [], 4, 5, 6), {}),
 ]  # fmt: skip
+if sys.version_info < (3, 13):  # it compared tuples, in which a NaN equals itself; now the fields
+    CALLS.append(((float("nan"),), {}))
 
 
 def outcome(function: Any, *args: Any, **named: Any) -> Any:
