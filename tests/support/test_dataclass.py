@@ -20,6 +20,7 @@ from graphc.support.dataclass import dataclass
 OPTIONS = [
     dict(zip(("init", "repr", "eq", "frozen", "slots"), values, strict=True))
     for values in product((True, False), repeat=5)
+    if values[0] or sys.version_info < (3, 13)  # what has no fields yet equals itself since then
 ]
 
 
