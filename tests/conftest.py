@@ -65,7 +65,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if is_chosen(plain[name] - 1, mark.args[0]):
                 continue
         others[name] += 1
-        for_ci = is_chosen(others[name] - 1, mark.kwargs.get("ci", 2))
+        for_ci = is_chosen(others[name] - 1, mark.kwargs.get("ci", 3))
         item.own_markers = [m for m in item.own_markers if m.name != "ci"]
         item.add_marker("ci" if for_ci else "slow")
 

@@ -116,7 +116,7 @@ def trained(name: str, strategy: str) -> tuple[list[dict[str, Any]], dict[str, A
         return [trainer.step(b) for b in BATCHES], trainer.variables("param")
 
 
-@pytest.mark.one_in(1, ci=3)
+@pytest.mark.one_in(1)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("name", [*FEW, *(pytest.param(x, marks=pytest.mark.ci) for x in MORE)])
 def test_a_step_with_gradients_in_its_loss_trains_as_on_one_device(

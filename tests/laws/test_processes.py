@@ -71,7 +71,7 @@ def check(seed: int) -> bool:
     return True
 
 
-@pytest.mark.one_in(1, ci=3)
+@pytest.mark.one_in(1)
 @pytest.mark.parametrize(
     "seeds",
     [

@@ -17,7 +17,7 @@ def test_a_step_of_any_number_of_examples_is_that_of_the_reference(
     check(strategy, width)
 
 
-@pytest.mark.one_in(1, ci=3)
+@pytest.mark.one_in(1)
 @pytest.mark.ci
 @pytest.mark.parametrize("width, strategy", [(WIDTHS[i % 2], s) for i, s in enumerate(ALL)])
 def test_and_so_it_is_under_every_strategy(strategy: str, width: int) -> None:

@@ -23,7 +23,7 @@ BARRIERS = 100  # cases that have barriers mostly
 BUCKETS = 50  # cases of one test, of which those with small collectives have them joined
 
 
-@pytest.mark.one_in(3, ci=3)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("start", every(4, range(0, CASES, SLICE)))
 def test_a_random_step_on_a_random_mesh_is_the_step_on_one_device(start: int) -> None:
     for seed in range(start, start + SLICE):

@@ -8,7 +8,7 @@ from laws.taken import EXAMPLES, PATHS, STRATEGIES, check_taken, plan
 OTHERS = [x for x in EXAMPLES if x != "digits"]
 
 
-@pytest.mark.one_in(5, ci=3)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_steps_take_what_was_said_before(strategy: str, path: str) -> None:

@@ -112,7 +112,7 @@ def test_rows_train_as_tables_do(name: str) -> None:
         np.testing.assert_allclose(rows[k], table[k], rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.one_in(6, ci=3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("strategy", STRATEGIES[1:])
 @pytest.mark.parametrize(
     "name",

@@ -88,7 +88,7 @@ def of_step(example: str, strategy: str, short: bool = False) -> int:
     return host_calls(together[name], together) if name in together else 0
 
 
-@pytest.mark.one_in(3, ci=3)
+@pytest.mark.one_in(3)
 @pytest.mark.filterwarnings("ignore::graphc.support.errors.GraphcWarning")
 @pytest.mark.parametrize("strategy", every(4, STRATEGIES))
 def test_a_step_never_goes_back_to_python(strategy: str) -> None:
