@@ -1,9 +1,9 @@
-"""`dataclass` as the standard library has it, made in a fifth of the time.
+"""`dataclass` as the standard library has it, made in less than half of the time.
 
 For each class, the standard library writes the text of up to seven methods and compiles each by
-itself, which takes about 0.4 ms: half of the time from the import of graphc to the end of a first
-step. Here only `__init__` is compiled at once, from a text in which nothing but names of fields
-varies, `==` and the hash when they are first called, and the other methods are ordinary functions.
+itself, which takes about 0.45 ms; half a thousand classes are made before a small first step ends.
+Here only `__init__` is compiled at once, from a text in which nothing but names of fields varies,
+`==` and the hash when they are first called, and the other methods are ordinary functions.
 """
 
 from __future__ import annotations
