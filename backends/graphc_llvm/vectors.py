@@ -237,11 +237,14 @@ class Printer:
             xs = (raw, address, ir.Constant(INT32, x.dtype.bytes), _mask(active))
             self.call(f"llvm.masked.store.{suffix(raw.type)}.p0", xs, VOID)
 
-    def prefetch(self, address: ir.Value, written: bool) -> None:
-        """Ask for a line of memory that will be read, or written; any address will do."""
+    def prefetch(self, address: ir.Value, written: bool = False, near: int = 3) -> None:
+        """Ask for a line of memory that will be read, or written; any address will do.
+
+        near: the nearest cache that it shall come to: 3 is the first, 2 the second
+        """
         if self.checked:
             return
-        hints = (ir.Constant(INT32, k) for k in (int(written), 3, 1))  # into all caches, data
+        hints = (ir.Constant(INT32, k) for k in (int(written), near, 1))  # 1: data
         self.call("llvm.prefetch.p0", [address, *hints], VOID)
 
     def claim(self, flag: ir.Value) -> ir.Value:

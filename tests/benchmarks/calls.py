@@ -1,10 +1,11 @@
 """Where the time of a step goes, call by call: python tests/benchmarks/calls.py mlp --threads 2
 
 Runs a workload with code that reads clocks around every call of a kernel. Printed are the calls in
-the order of a step (those of a loop once for each turn): for each thread of each device how long it
-waited for the others before the call, and how long it then worked on its part: medians over many
-steps, in microseconds. Work is processor time, so that what else a machine does changes little; the
-waits are what they are. Reading the clocks takes some 0.3 microseconds a call. Not for Windows.
+the order of a step: for each thread of each device how long it waited for the others before the
+call, and how long it then worked on its part (medians, in microseconds), and how often the call is
+made in a step: one in a loop in every turn, one where replicas meet in some steps only. Work is
+processor time, so that what else a machine does changes little; the waits are what they are.
+Reading the clocks takes some 0.3 microseconds a call. Not for Windows.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import cycle
 from typing import Any
 
@@ -103,8 +104,8 @@ class Log:
 
 
 def measured(args: argparse.Namespace, log: Log) -> tuple[list[Any], Any]:
-    """The records [thread][step, call, RECORD] of some steps, and how many microseconds each of
-    them took."""
+    """The records [thread][call, RECORD] of some steps, and how many microseconds each of these
+    took."""
     workload = WORKLOADS[args.workload]()
     run, batches = graphc_step(workload, args.threads, args.strategy), cycle(workload.batches)
     for _ in range(args.steps):
@@ -114,21 +115,25 @@ def measured(args: argparse.Namespace, log: Log) -> tuple[list[Any], Any]:
     for _ in range(args.steps):
         run(next(batches))
         times.append(time.perf_counter())
-    found = [x.reshape(args.steps, -1, RECORD) for x in log.taken() if len(x)]
-    return found, 1e6 * np.diff(times)
+    return [x for x in log.taken() if len(x)], 1e6 * np.diff(times)
 
 
-def lines(found: list[Any], names: Sequence[str]) -> list[tuple[float, str]]:
+def lines(found: list[Any], names: Sequence[str], steps: int) -> Iterator[tuple[float, str]]:
     """A line for each call, with the microseconds of the thread that worked longest."""
-    waits, works = (
-        np.median([x[:, :, k + 1] - x[:, :, k] for x in found], axis=1) / 1e3 for k in (1, 3)
-    )
-    numbers, made = found[0][0, :, 0].astype(int), []
-    for wait, work, number in zip(waits.T, works.T, numbers, strict=True):
-        parts = "".join(f"{a:7.1f} {b:7.1f}" for a, b in zip(wait, work, strict=True))
-        made.append((float(work.max()), f"{parts}  {names[number]}"))
-    total = "".join(f"{a:7.1f} {b:7.1f}" for a, b in zip(waits.sum(1), works.sum(1), strict=True))
-    return [*made, (np.inf, total + "  all")]
+    totals = np.zeros((len(found), 2))
+    for number in dict.fromkeys(int(n) for x in found for n in x[:, 0]):
+        own = [x[x[:, 0] == number] for x in found]
+        count = max(map(len, own)) / steps
+        medians = np.array([
+            [np.median(x[:, k + 1] - x[:, k]) / 1e3 if len(x) else 0.0 for k in (1, 3)] for x in own
+        ])  # fmt: skip
+        totals += medians * count
+        yield float(medians[:, 1].max()), f"{_row(medians)} {count:6.2f}  {names[number]}"
+    yield np.inf, f"{_row(totals)}         all"
+
+
+def _row(pairs: Any) -> str:
+    return "".join(f"{wait:7.1f} {work:7.1f}" for wait, work in pairs)
 
 
 def main() -> None:
@@ -143,8 +148,8 @@ def main() -> None:
     log = Log()
     log.install()
     found, times = measured(args, log)
-    print("   wait    work" * len(found) + "  call")
-    for least, line in lines(found, log.names):
+    print("   wait    work" * len(found) + "  times  call")
+    for least, line in lines(found, log.names, args.steps):
         if least >= args.least:
             print(line)
     print(f"a step: {np.median(times):.1f}, the best {min(times):.1f}")

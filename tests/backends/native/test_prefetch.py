@@ -112,3 +112,20 @@ def test_what_a_products_code_reaches_of_each_tile_is_asked_for_once_before_it()
     found = text(product(256))
     assert found.count("call void @ask_") == 1 and "_written" in found
     assert "@ask_" not in text(product(8))  # such a tile is done before memory answers
+
+
+def test_tiles_ask_for_the_columns_behind_theirs_of_an_operand_that_is_read_as_it_lies() -> None:
+    found = text(product(256))
+    assert "_asks" in found and found.count("call void @llvm.prefetch") >= 2
+    assert "_asks" not in text(product(8))  # 16 KiB, which lie in the first-level cache
+
+
+@pytest.mark.parametrize("inner", [40, 300, 1100])  # of the last, sums are added up by blocks
+def test_products_whose_tiles_ask_are_right_up_to_the_last_column(inner: int) -> None:
+    rng = np.random.default_rng(inner)
+    sizes = 64 * inner, inner * 512, 64 * 512, 512
+    left, right, out, bias = [rng.standard_normal(n).astype(np.float32) for n in sizes]
+    f64 = [x.astype(np.float64) for x in (left, right, out, bias)]
+    want = f64[0].reshape(64, inner) @ f64[1].reshape(inner, 512) + f64[2].reshape(64, 512) + f64[3]
+    assert not run_kernel(product(inner), [left, right, out, bias]).any()
+    np.testing.assert_allclose(out.reshape(64, 512), want, rtol=1e-4, atol=1e-3)

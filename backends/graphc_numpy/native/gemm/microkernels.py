@@ -40,6 +40,7 @@ from graphc.support.dataclass import dataclass
 from graphc_numpy.native.gemm.dot_products import dots, switch
 from graphc_numpy.native.machine import host_printer
 
+SECOND_CACHE = 2  # of LLVM's hints how near to the processor a line shall come: 3 is the first
 Values = list[ir.Value]
 Order = Literal["single", "pairs", "dots"]  # entry by entry, f32 by pairs, or words of two bf16
 
@@ -55,6 +56,8 @@ class MicroKernel:
     order: how it adds up inner, of which it sees the packed rows
     lies:  the dtype of the right operand if it is in half precision and read where it lies; by
            pairs, the argument is then the number of entries, of which the last may be odd
+    asks:  whether it asks for the columns behind its own, which the next tile reads. They are some
+           lines of each of many rows, a pattern that processors do not foresee
     """
 
     dtype: DType
@@ -67,6 +70,7 @@ class MicroKernel:
     adds: bool
     order: Order = "single"
     lies: DType | None = None
+    asks: bool = False
 
     @property
     def right(self) -> DType:
@@ -100,7 +104,8 @@ class MicroKernel:
         loops = loops if self.advances is None else ""
         name = f"tile_{self.dtype}_{shape}_s{self.step}{loops}".replace("-", "m")
         how = "" if self.order == "single" else f"_{self.order}"
-        return name + "_adds" * self.adds + how + (f"_{self.lies}" if self.lies else "")
+        lies = f"_{self.lies}" if self.lies else ""
+        return name + "_adds" * self.adds + "_asks" * self.asks + how + lies
 
 
 def tile_function(module: ir.Module, kernel: MicroKernel, modes: bool = False) -> ir.Function:
@@ -166,6 +171,9 @@ def _looped(
             for k in (1, 0) if m.order == "pairs" else (0,):
                 here = p.at(right, k * m.row[1], m.right)
                 more = _step(p, m, p.at(left, k * m.row[0], m.dtype), _columns(p, m, here), more)
+            if m.asks:
+                for v in range(m.vectors):
+                    p.prefetch(p.at(right, (m.vectors + v) * WIDTH, m.right), near=SECOND_CACHE)
         else:
             following = m.loops[depth + 1].size
             more = _looped(p, m, depth + 1, following, [left, right, *sums])[2:]

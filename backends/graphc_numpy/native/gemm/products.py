@@ -353,7 +353,7 @@ class _GemmPrinter:
         loops = self.reading(height, vectors * WIDTH)
         adds = t.blocks.number > 1
         return MicroKernel(
-            t.dtype, height, vectors, active, t.width, step, loops, adds, t.order, t.lies
+            t.dtype, height, vectors, active, t.width, step, loops, adds, t.order, t.lies, t.asks
         )
 
     def reading(self, height: int, width: int) -> tuple[LoopAxis, ...]:
