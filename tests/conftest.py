@@ -6,9 +6,13 @@ An area is a folder of tests/, or a file beside the folders.
 from __future__ import annotations
 
 import gc
+import hashlib
+import importlib.util
 import os
 import signal
+import threading
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -49,6 +53,37 @@ def backend_name(request: pytest.FixtureRequest) -> str:
 def root() -> Path:
     """The folder of the project."""
     return ROOT
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shared_machine_code(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Make the machine code of each text of LLVM IR once in all test processes.
+
+    Tests compile the same programs many times, and LLVM takes most of that. Its text, its target
+    and this process's LLVM are all that machine code depends on, whatever a test has changed.
+    """
+    if importlib.util.find_spec("llvmlite") is None:
+        yield
+        return
+    from graphc_numpy.native import machine
+
+    base, made = tmp_path_factory.getbasetemp(), machine.compiled
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "machine-code"
+    folder.mkdir(exist_ok=True)
+
+    def compiled(chosen: object, text: str) -> bytes:
+        path = folder / hashlib.sha256(f"{chosen}\n{text}".encode()).hexdigest()
+        if path.exists():
+            return path.read_bytes()
+        code = made(chosen, text)
+        own = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
+        own.write_bytes(code)
+        own.replace(path)
+        return code
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(machine, "compiled", compiled)
+        yield
 
 
 @pytest.hookimpl(tryfirst=True)  # before the options of the command line choose by marks

@@ -26,7 +26,7 @@ from graphc_llvm.vectors import (
 from llvmlite import ir
 
 from graphc.lowering.kernel.axes import sizes
-from graphc.lowering.kernel.code import Access, Store, reached
+from graphc.lowering.kernel.code import Access, reached
 from graphc_numpy.native.gemm.tiles import Tiling
 from graphc_numpy.native.machine import host_printer
 
@@ -90,51 +90,45 @@ def _sum(p: Printer, t: Tiling, address: ir.Value) -> Vector:
     return p.rounded(Vector(loaded.value, dtype, loaded.width))
 
 
-def ask(
-    p: Printer, t: Tiling, pointers: Sequence[ir.Value], indices: Sequence[ir.Value], rows: ir.Value
-) -> None:
-    """Ask for all that the code will reach of a tile, which begins at `indices`."""
-    product = t.product
+Line = tuple[ir.Value, ir.Value]  # where it lies, and the bytes to that of the next row
+
+
+def lines_ahead(t: Tiling) -> int:
+    """How many lines of memory the code reaches in each row of a tile, but for what all rows
+    share."""
+    return sum(_lines(t, access) for access in _far(t))
+
+
+def ahead(
+    p: Printer, t: Tiling, pointers: Sequence[ir.Value], indices: Sequence[ir.Value]
+) -> list[Line]:
+    """These lines, of the first row of a tile that begins at `indices`."""
+    product, found = t.product, list[Line]()
     last_row = len(product.batch) + len(product.rows) - 1
-    for access, written in _far(t).items():
+    for access in _far(t):
         dtype, where = product.params[access.slot].dtype, index(access.offset)
         for i, stride in zip(indices, access.strides, strict=True):
             where = p.b.add(where, p.b.mul(i, index(stride))) if stride else where
-        lines = -(-t.width * dtype.bytes // LINE)
-        step = index(access.strides[last_row] * dtype.bytes)
-        first = p.at(pointers[access.slot], where, dtype)
-        p.b.call(_ask_function(p.b.module, lines, written), [first, step, rows])
+        first, step = p.at(pointers[access.slot], where, dtype), access.strides[last_row]
+        for line in range(_lines(t, access)):
+            here = p.b.gep(first, [index(line * LINE)], source_etype=I8)
+            found.append((here, index(step * dtype.bytes)))
+    return found
 
 
-def _ask_function(module: ir.Module, lines: int, written: bool) -> ir.Function:
-    """`void f(ptr first, i64 step, i64 rows)`: so many lines from `first` on, and of every row."""
-    name = f"ask_{lines}" + "_written" * written
-    printed: ir.Function | None = module.globals.get(name)
-    if printed is not None:
-        return printed
-    f = helper(module, ir.FunctionType(VOID, [POINTER, INT64, INT64]), name)
-    p = host_printer(ir.IRBuilder(f.append_basic_block("entry")))
-    first, step, rows = f.args
-
-    def turn(_: ir.Value, row: ir.Value) -> list[ir.Value]:
-        for k in range(lines):
-            p.prefetch(p.b.gep(row, [index(k * LINE)], source_etype=I8), written)
-        return [p.b.gep(row, [step], source_etype=I8)]
-
-    p.loop(0, rows, 1, turn, [first])
-    p.b.ret_void()
-    return f
+def _lines(t: Tiling, access: Access) -> int:
+    return -(-t.width * t.product.params[access.slot].dtype.bytes // LINE)
 
 
-def _far(t: Tiling) -> dict[Access, bool]:
-    """What is not the same for all rows, and whether it is written."""
-    product, far = t.product, dict[Access, bool]()
+def _far(t: Tiling) -> list[Access]:
+    """What is not the same for all rows, and not reached soon."""
+    product, far = t.product, dict[Access, None]()
     if not product.rows or not product.cols or prod(product.inner) < SOON:
-        return {}
+        return []
     last_row = len(product.batch) + len(product.rows) - 1
     for x in product.code:
         for access in reached(x):
             near = access.strides[-1] == 1 and access.strides[last_row]
             if near and access.row is None:
-                far[access] = far.get(access, False) or isinstance(x, Store)
-    return far
+                far[access] = None
+    return list(far)

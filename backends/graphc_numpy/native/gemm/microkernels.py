@@ -58,6 +58,8 @@ class MicroKernel:
            pairs, the argument is then the number of entries, of which the last may be odd
     asks:  whether it asks for the columns behind its own, which the next tile reads. They are some
            lines of each of many rows, a pattern that processors do not foresee
+    spreads: whether it asks for the memory that the code behind the tile will reach, a row at a
+           time: a processor waits for all that it asks for at once
     """
 
     dtype: DType
@@ -71,6 +73,7 @@ class MicroKernel:
     order: Order = "single"
     lies: DType | None = None
     asks: bool = False
+    spreads: bool = False
 
     @property
     def right(self) -> DType:
@@ -105,30 +108,40 @@ class MicroKernel:
         name = f"tile_{self.dtype}_{shape}_s{self.step}{loops}".replace("-", "m")
         how = "" if self.order == "single" else f"_{self.order}"
         lies = f"_{self.lies}" if self.lies else ""
-        return name + "_adds" * self.adds + "_asks" * self.asks + how + lies
+        asks = "_asks" * self.asks + "_spreads" * self.spreads
+        return name + "_adds" * self.adds + asks + how + lies
 
 
 def tile_function(module: ir.Module, kernel: MicroKernel, modes: bool = False) -> ir.Function:
     """`void f(ptr left, ptr right, ptr sums, i64 count, i1 first)`: sums = or += the products.
 
-    Where `kernel.advances` are arguments, these two follow.
+    Where `kernel.advances` are arguments, these two follow. Of what a tile asks for follow a table
+    of pairs of i64 (where a line of memory lies, and the bytes to that of the next row), how many
+    pairs there are, and the number of rows.
     modes: the last argument are the processor's modes, with and without subnormal numbers
     """
     printed: ir.Function | None = module.globals.get(kernel.name)
     if printed is not None:
         return printed
-    steps = 0 if kernel.advances is None else 2
-    arguments = [POINTER] * 3 + [INT64, ir.IntType(1), *[INT64] * steps, *[POINTER] * modes]
+    steps, asked = 0 if kernel.advances is None else 2, [POINTER, INT64, INT64] * kernel.spreads
+    arguments = [*[POINTER] * 3, INT64, ir.IntType(1), *[INT64] * steps, *asked, *[POINTER] * modes]
     t = ir.FunctionType(VOID, arguments)
     f = helper(module, t, kernel.name)
     p = host_printer(ir.IRBuilder(f.append_basic_block("entry")))
     (left, right, sums, count, first), more = f.args[:5], f.args[5:]
-    advances, mode = more[:steps], more[steps:]
+    advances, ahead, mode = (
+        more[:steps],
+        more[steps : steps + len(asked)],
+        more[steps + len(asked) :],
+    )
     for x in mode:
         switch(p, x, 1)
     zero = p.number(0, ir.VectorType(memory_type(kernel.dtype), WIDTH))
     start = [left, right, *[zero] * (kernel.rows * kernel.vectors)]
-    products = _products(p, kernel, count, start, advances)[2:]
+    if kernel.spreads:
+        products = _spread(p, kernel, count, start, advances, *ahead)[2:]
+    else:
+        products = _products(p, kernel, count, start, advances)[2:]
     if kernel.adds:
         with p.b.if_then(p.b.not_(first)):
             _stored(p, kernel, sums, _added(p, kernel, sums, products))
@@ -153,6 +166,31 @@ def _products(
     one = index(1)
     pairs = _looped(p, m, 0, p.b.lshr(count, one), start)
     return p.loop(0, p.b.and_(count, one), 1, lambda _, *xs: _last(p, m, *xs), pairs)
+
+
+def _spread(
+    p: Printer, m: MicroKernel, count: ir.Value, start: Values, advances: Values,
+    table: ir.Value, lines: ir.Value, rows: ir.Value,
+) -> Values:  # fmt: skip
+    """All products: as many turns behind each row that is asked for, and then those that are left
+    (behind one row more, as there is one piece of code)."""
+    b = p.b
+    each = b.udiv(count, b.select(b.icmp_signed("<", rows, index(1)), index(1), rows))
+    rest = b.sub(count, b.mul(each, rows))
+
+    def ask(_: ir.Value, here: ir.Value) -> Values:
+        address = b.load(here, typ=INT64, align=8)
+        p.prefetch(b.inttoptr(address, POINTER))
+        step = b.load(b.gep(here, [index(1)], source_etype=INT64), typ=INT64, align=8)
+        b.store(b.add(address, step), here, align=8)
+        return [b.gep(here, [index(2)], source_etype=INT64)]
+
+    def row(number: ir.Value, *xs: ir.Value) -> Values:
+        p.loop(0, lines, 1, ask, [table])
+        turns = b.select(b.icmp_signed("<", number, rows), each, rest)
+        return _looped(p, m, 0, turns, list(xs), advances)
+
+    return p.loop(0, b.add(rows, index(1)), 1, row, start)
 
 
 def _looped(

@@ -12,6 +12,7 @@ the first-level cache and the right's panels in the second):
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import prod
 
 from graphc_llvm.folding import FoldingBuilder, known
@@ -25,7 +26,7 @@ from graphc.lowering.kernel.axes import LoopAxis, merged
 from graphc.lowering.kernel.code import Gemm, Parameter, Side
 from graphc.support.dataclass import dataclass
 from graphc_numpy.native.gemm.dot_products import modes
-from graphc_numpy.native.gemm.epilogue import ask, print_epilogue
+from graphc_numpy.native.gemm.epilogue import ahead, lines_ahead, print_epilogue
 from graphc_numpy.native.gemm.microkernels import MicroKernel, Values, tile_function
 from graphc_numpy.native.gemm.packing import Packing
 from graphc_numpy.native.gemm.pair_packing import packing_function
@@ -81,7 +82,11 @@ def print_gemm(
     if t.units:
         lanes = min(WIDTH, max(1, lanes))
         mode = modes(p) if t.order != "single" else None
-        printer = _GemmPrinter(p, t, epilogue, pointers, scratch, errors, lanes, entries, mode)
+        table = p.b.alloca(INT64, size=index(2 * lines_ahead(t)))
+        table.type = POINTER
+        printer = _GemmPrinter(
+            p, t, epilogue, pointers, scratch, errors, lanes, entries, mode, table
+        )
         if t.units == 1:
             p.when(p.b.icmp_signed("<", begin, end), lambda: printer.jobs(index(0), index(1)))
         else:
@@ -143,6 +148,7 @@ class _GemmPrinter:
     lanes: int
     entries: ir.Value | None
     modes: ir.Value | None
+    table: ir.Value  # of what is ahead of a tile: see `microkernels.tile_function`
 
     # -- scratch memory: packed panels, packed rows, sums ----------------------------------------
 
@@ -299,7 +305,9 @@ class _GemmPrinter:
             mode = [self.modes] if kernel.flushes and self.modes is not None else []
             f = tile_function(b.module, kernel, bool(mode))
             advances = map(index, kernel.advances or ())
-            b.call(f, [left, right, here, count, block.first, *advances, *mode])
+            rows = b.select(block.last, index(height), index(0))
+            asked = [self.table, index(lines_ahead(t)), rows] if kernel.spreads else []
+            b.call(f, [left, right, here, count, block.first, *advances, *asked, *mode])
 
         def columns(width: int) -> None:
             self.either(low, t.height, t.last_height, t.high, lambda h: multiply(h, width))
@@ -309,7 +317,7 @@ class _GemmPrinter:
         col = b.add(job.col, b.mul(panel, index(t.width)))
         indices = [*job.batch, *(rows if t.product.rows else ()), *job.cols]
         indices += [col] if t.product.cols else []
-        self.p.when(block.last, lambda: ask(self.p, t, self.pointers, indices, height))
+        self.p.when(block.last, lambda: self.note_ahead(indices))
 
         def tile() -> None:
             self.either(narrow, t.width, t.last_width, t.wide, columns)
@@ -317,6 +325,13 @@ class _GemmPrinter:
         self.where_seen(indices, height, width, tile)
         done = [*self.pointers, here, *indices, height, width, self.errors]
         self.p.when(block.last, lambda: b.call(self.epilogue, done))
+
+    def note_ahead(self, indices: Values) -> None:
+        """Write to the table what the code will reach of a tile."""
+        words = [word for pair in ahead(self.p, self.t, self.pointers, indices) for word in pair]
+        for k, x in enumerate(words):
+            there = self.p.b.gep(self.table, [index(k)], source_etype=INT64)
+            self.p.b.store(x, there, align=8)
 
     def turns(self, block: _SumBlock, kernel: MicroKernel) -> ir.Value:
         """How often the first loop of a tile turns in a block."""
@@ -352,9 +367,12 @@ class _GemmPrinter:
         step = 1 if t.packs_left else left.rows[-1] if left.rows else 0
         loops = self.reading(height, vectors * WIDTH)
         adds = t.blocks.number > 1
-        return MicroKernel(
+        kernel = MicroKernel(
             t.dtype, height, vectors, active, t.width, step, loops, adds, t.order, t.lies, t.asks
         )
+        if kernel.advances is None:
+            return kernel
+        return replace(kernel, spreads=bool(lines_ahead(t)))
 
     def reading(self, height: int, width: int) -> tuple[LoopAxis, ...]:
         """The loops of a block as a tile goes through them, one where packing makes them one."""
