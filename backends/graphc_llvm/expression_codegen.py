@@ -33,6 +33,7 @@ from graphc.lowering.kernel.code import (
 from graphc.lowering.kernel.random_numbers import RandomNumber
 from graphc.support.dataclass import dataclass
 from graphc_llvm import linked_sums
+from graphc_llvm.lanes import taken_out, through_stack, wide
 from graphc_llvm.math import functions, random_numbers
 from graphc_llvm.prefetch import LINE, Prefetch
 from graphc_llvm.vectors import (
@@ -159,7 +160,7 @@ class ExpressionPrinter:
         row = registers.get(access.row) if access.row is not None else None
         known = not base.row and row is not None and row.width == 1
         if row is not None and known:
-            part = b.mul(self._wide(row), index(access.step))
+            part = b.mul(wide(self.p, row), index(access.step))
             where = part if where is None else b.add(where, part)
         pointer = base.pointer if where is None else self.p.at(base.pointer, where, dtype)
         return Base(pointer, base.axes | axes, base.row or known)
@@ -175,32 +176,27 @@ class ExpressionPrinter:
 
     def _addresses(
         self, access: Access, registers: Registers, indices: Sequence[ir.Value],
-        lanes: int | None, active: int,
+        lanes: int | None, active: int, by_stack: bool = False,
     ) -> tuple[ir.Value, list[ir.Value] | None]:  # fmt: skip
-        """(address of the first lane; of every active lane, where rows differ by lane)."""
+        """(address of the first lane; of every active lane, where rows differ by lane).
+
+        by_stack: whether the rows pass through the stack
+        """
         dtype, stride = self.params[access.slot].dtype, _stride(access, lanes)
         base = self._base(access, indices, frozenset(range(len(access.strides))), registers, {})
         offset = access.offset + self.shift * stride
         first = self._offset_by(base.pointer, offset, dtype)
         if access.row is None or base.row:
             return first, None
-        b, rows = self.p.b, self._wide(registers[access.row])
-        lane_addresses = []
-        for k in range(active):
-            row = b.mul(b.extract_element(rows, index(k)), index(access.step))
-            there = self.p.at(base.pointer, row, dtype)
+        rows, lane_addresses = registers[access.row], []
+        apart = through_stack if by_stack else taken_out
+        for k, row in enumerate(apart(self.p, rows, active)):
+            there = self.p.at(base.pointer, self.p.b.mul(row, index(access.step)), dtype)
             lane_addresses.append(self._offset_by(there, offset + k * stride, dtype))
         return first, lane_addresses
 
     def _offset_by(self, pointer: ir.Value, by: int, dtype: DType) -> ir.Value:
         return self.p.at(pointer, by, dtype) if by else pointer
-
-    def _wide(self, x: Vector) -> ir.Value:
-        """An integer as i64."""
-        if x.type == INT64 or x.dtype == I64:
-            return x.value
-        t = INT64 if x.width == 1 else ir.VectorType(INT64, x.width)
-        return (self.p.b.sext if x.dtype.kind == "i" else self.p.b.zext)(x.value, t)
 
     # -- statements -----------------------------------------------------------------------------
 
@@ -283,7 +279,8 @@ class ExpressionPrinter:
             body = partial(self._store, plain, registers, indices, lanes, active)
             self.p.when(where.value, body)
             return
-        first, lane_addresses = self._addresses(access, registers, indices, lanes, active)
+        by_stack = store.add and dtype.kind != "f"
+        first, lane_addresses = self._addresses(access, registers, indices, lanes, active, by_stack)
         stride = _stride(access, lanes)
         if where is not None and lane_addresses is None:
             lane_addresses = [self._offset_by(first, k * stride, dtype) for k in range(active)]
@@ -388,8 +385,8 @@ class ExpressionPrinter:
         flag = self.p.at(self.errors, 2 * number, I64)
 
         def write() -> None:
-            wide = Vector(self._wide(Vector(value, x.dtype)), I64)
-            self.p.store(wide, self.p.at(self.errors, 2 * number + 1, I64))
+            found = Vector(wide(self.p, Vector(value, x.dtype)), I64)
+            self.p.store(found, self.p.at(self.errors, 2 * number + 1, I64))
 
         if self.p.target.simt:  # of threads that come at the same time, one notes its value
             self.p.when(self.p.claim(flag), write)

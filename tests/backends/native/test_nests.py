@@ -422,6 +422,27 @@ def test_a_scatter_adds_every_row(
     check(nest, [ids, numbers(I64, prod(rows) * wide), numbers(I64, 5 * wide)])
 
 
+def counted(dtype: DType) -> Nest:
+    """One more in the row of each index."""
+    code = (
+        Load(0, Access(0, (1,))),
+        Number(1, 1, dtype),
+        Store(Access(1, (0,), row=0, step=1), 1, add=True),
+    )
+    phases = (Phase(False, code),)
+    return Nest((Parameter(I32), Parameter(dtype, True)), (70,), (), phases, "rows", serial=True)
+
+
+@pytest.mark.parametrize("dtype", [I32, I64, U8], ids=str)
+def test_rows_that_integers_are_added_to_come_from_memory_not_from_a_vector(dtype: DType) -> None:
+    """Taken out of a vector, they made additions five times as slow."""
+    ids = np.random.default_rng(1).integers(0, 5, 70).astype(np.int32)
+    check(counted(dtype), [ids, numbers(dtype, 5)])
+    if target().family == "x86":
+        assert "pextr" not in compile_kernel(counted(dtype)).assembly
+        assert "pextr" in compile_kernel(counted(F32)).assembly
+
+
 def test_serial_rows_read_what_the_rows_before_them_wrote() -> None:
     """y[i + 1] = y[i] + x[i]: a running sum."""
     code = (
