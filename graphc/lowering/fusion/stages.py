@@ -18,6 +18,7 @@ from graphc.lowering.kernel.lowered import Host
 from graphc.lowering.nodes.nodes import LoopNode, Version, alive, name_of
 from graphc.lowering.nodes.sorted_lines import with_parts, with_sorted_lines
 from graphc.lowering.nodes.transposed_copies import with_transposed_copies
+from graphc.lowering.nodes.written_lines import with_written_lines
 from graphc.lowering.program.program import Instruction, Kernel
 
 
@@ -35,7 +36,7 @@ def fuse(draft: Draft) -> None:
 def complete(draft: Draft, region: Region) -> None:
     """Drop the nodes whose results nobody reads; add copies that products read more easily."""
     nodes = with_sorted_lines(alive(region.nodes, draft.shared), draft.shared)
-    nodes = with_parts(nodes, draft.shared)
+    nodes = with_written_lines(draft, with_parts(nodes, draft.shared))
     region.nodes = with_transposed_copies(draft.values, nodes)
 
 
