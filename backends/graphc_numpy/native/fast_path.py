@@ -23,7 +23,7 @@ from graphc_numpy.native.lent_variables import lent_variables
 from graphc_numpy.native.step.error_checks import FailedChecks
 from graphc_numpy.native.step.groups import GroupedJob, group_of, in_groups
 from graphc_numpy.native.step.regions import ERRORS, HERE, TURN
-from graphc_numpy.native.step.sequences import Job, Look, RegionCall, sequence
+from graphc_numpy.native.step.sequences import Job, Look, RegionCall, alone, sequence
 from graphc_numpy.native.threads.pool import LINE, Pool, Words, all_threads, new_words
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 Regions: TypeAlias = list[list[RegionCall]]  # of each device, in order
 MOSTLY = 0.9  # of the work in heavy calls: then devices are worth several threads
 KIND = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+ALONE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 
 
 class _Stopped(Exception):
@@ -63,6 +64,7 @@ class NativeFastPath:
         self._last = [x for x in self._step.made.parts[-1] if isinstance(x, int)][-1]
         self._grouped = len(steps) > all_threads()  # a group of threads runs several devices
         self._pools: dict[int, Pool | None] = {}  # by how many meshes share the cores
+        self._jobs: list[Job] = []
         self._runs: dict[tuple[int, int], list[Callable[[], object]]] = {}  # and leaves there are
         self._runs_of(1, self._step.bound.site.present(Counted()))  # what is compiled, before steps
         self._results = [(name, x.copy if x.ndim else x.item) for name, x in self._step.outputs]
@@ -87,7 +89,8 @@ class NativeFastPath:
             try:
                 how = self._step.device.among, self._feeding.present
                 for run in self._runs.get(how) or self._runs_of(*how):
-                    run()
+                    if run():
+                        raise _Stopped
             except _Stopped:
                 raise self._error(batch) from None
             except BaseException:  # Ctrl-C may come before an error was looked at
@@ -154,7 +157,8 @@ class NativeFastPath:
         return made
 
     def _calls(self, present: int, pool: Pool | None) -> Iterator[Callable[[], object]]:
-        """The whole step in one call; a check that fails ends it before the first write."""
+        """The whole step in one call; a check that fails ends it before the first write. The last
+        one gives whether one has failed."""
         turns, devices = self._step.program.mesh.turns, range(len(self._steps))
         body = [list(self._body_of(k, present)) for k in devices]
         commit = [
@@ -165,10 +169,19 @@ class NativeFastPath:
             yield self._rest
         if self._grouped:
             yield self._in_groups(body, commit, pool)
+        elif pool is None:
+            yield self._alone(body[0], commit[0])
+            return
         else:
             yield _call(body, commit, pool, self._look)
         if self._look is not None:
-            yield partial(self._check, self._look)
+            yield lambda: self._look and self._look.failed
+
+    def _alone(self, body: list[RegionCall], commit: list[RegionCall]) -> Callable[[], object]:
+        """All regions of the one device on this thread."""
+        job = Job([body], [commit], 1, self._look)
+        self._jobs.append(job)  # which lives as long as it may be run
+        return partial(ALONE(alone()), job.address)
 
     def _body_of(self, device: int, present: int) -> Iterator[RegionCall]:
         """What a device runs before the first write; where it has no leaf, it meets the others.
@@ -202,10 +215,6 @@ class NativeFastPath:
         at = common.ctypes.data if common is not None else 0
         job = GroupedJob(lines, len(body[0]), groups, at, self._look)
         return _on(pool, in_groups(), job)
-
-    def _check(self, look: Look) -> None:
-        if look.failed:
-            raise _Stopped
 
     def _error(self, batch: Batch) -> GraphcError:
         """The error of the first check that failed."""
@@ -243,15 +252,13 @@ class NativeFastPath:
 def _call(
     body: Regions,
     commit: Regions,
-    pool: Pool | None,
+    pool: Pool,
     look: Look | None,
 ) -> Callable[[], object]:
-    """All regions of all devices on the threads of a pool, or on this one."""
+    """All regions of all devices on the threads of a pool."""
     if len(body) == 1 and not look and len(region_calls := body[0] + commit[0]) == 1:
-        function, at = region_calls[0]
-        return partial(pool.run, function, at) if pool else partial(KIND(function), at, 0, 1)
-    job = Job(body, commit, (pool.threads if pool else 1) // len(body), look)
-    return _on(pool, sequence(), job)
+        return partial(pool.run, *region_calls[0])
+    return _on(pool, sequence(), Job(body, commit, pool.threads // len(body), look))
 
 
 def _on(pool: Pool | None, function: int, job: Job | GroupedJob) -> Callable[[], object]:

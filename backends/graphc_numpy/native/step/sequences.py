@@ -2,6 +2,7 @@
 devices are native.
 
     void sequence(ptr job, i64 thread, i64 threads)
+    i64 alone(ptr job)                                  on one thread; whether a check has failed
 
 A job is a table of words: how many threads each device has, the address of its look, then for each
 device the address of a list: how many regions it runs, which is the first that writes variables,
@@ -34,6 +35,7 @@ PER, LOOK, LISTS = 0, 1, 2  # words of a job
 LENGTH, WRITES, CALLS = 0, 1, 2  # words of a list
 STOPPED, WHERE, COUNT = barrier.WORDS, barrier.WORDS + 1, barrier.WORDS + 2  # of a look
 NEVER = -1
+NAMES = "sequence", "alone"
 
 
 class Look:
@@ -88,11 +90,33 @@ def new_table(values: Sequence[int]) -> Words:
 
 def sequence() -> int:
     """The address of the function."""
-    return machine.load_once("sequences", _module, ("sequence",))["sequence"]
+    return machine.load_once("sequences", _module, NAMES)["sequence"]
+
+
+def alone() -> int:
+    """The address of the function for one thread: each argument more takes ctypes as long as a
+    small kernel takes, and so does a look at what has failed."""
+    return machine.load_once("sequences", _module, NAMES)["alone"]
 
 
 def _module() -> ir.Module:
     module = ir.Module("sequences")
+    _print_alone(module, _print_sequence(module))
+    return module
+
+
+def _print_alone(module: ir.Module, sequence: ir.Function) -> None:
+    function = ir.Function(module, ir.FunctionType(INT64, [POINTER]), "alone")
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    (job,) = function.args
+    b.call(sequence, [job, index(0), index(1)])
+    look = b.load(word(b, job, LOOK), typ=POINTER, align=8)
+    with b.if_then(b.icmp_unsigned("==", look, ir.Constant(POINTER, None))):
+        b.ret(index(0))
+    b.ret(b.load(word(b, look, STOPPED), typ=INT64, align=8))
+
+
+def _print_sequence(module: ir.Module) -> ir.Function:
     function = ir.Function(module, ir.FunctionType(VOID, [POINTER, INT64, INT64]), "sequence")
     b = ir.IRBuilder(function.append_basic_block("entry"))
     p, (job, thread, threads) = host_printer(b), function.args
@@ -116,7 +140,7 @@ def _module() -> ir.Module:
 
     p.loop(0, b.load(word(b, calls, LENGTH), typ=INT64, align=8), 1, turn)
     b.ret_void()
-    return module
+    return function
 
 
 def print_look(p: Printer, look: ir.Value, thread: ir.Value, threads: ir.Value) -> None:
