@@ -129,7 +129,7 @@ def test_an_index_out_of_range_is_the_users_error_as_ever(checked: None) -> None
 OTHERS = {
     "addresses", "vectors", "barrier", "call_table", "sequences", "recorded_calls", "regions", "pool",
     "payne_hanek", "linked_sums", "nests", "dot_products", "groups", "clock", "limits",
-    "wide_rows",
+    "wide_rows", "lanes",
 }  # fmt: skip
 BACKENDS = Path(str(graphc_numpy.__file__)).parents[1]
 PRINTERS = [BACKENDS / "graphc_llvm", BACKENDS / "graphc_numpy" / "native"]
@@ -148,7 +148,7 @@ def test_kernels_load_and_store_through_the_printer_alone() -> None:
     "name",
     [
         "graphc_llvm/linked_sums", "graphc_numpy/native/loops/nests",
-        "graphc_numpy/native/gemm/dot_products",
+        "graphc_numpy/native/gemm/dot_products", "graphc_llvm/lanes",
     ],
 )  # fmt: skip
 def test_what_else_kernels_load_lies_on_their_stack(name: str) -> None:
@@ -158,6 +158,6 @@ def test_what_else_kernels_load_lies_on_their_stack(name: str) -> None:
             ["b", "load"], ["b", "store"]
         ):  # fmt: skip
             places = {"levels", "level(at)", "level(k)", "level(low)", "level(where)", "where"}
-            places |= {"place", "p.at(place, 1, I32)", "totals", "total", "following"}
+            places |= {"room", "at", "place", "p.at(place, 1, I32)", "totals", "total", "following"}
             places.add("b.gep(array, [index(k)], source_etype=t)")
             assert places & {ast.unparse(x) for x in node.args}, ast.unparse(node)
