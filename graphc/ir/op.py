@@ -247,6 +247,11 @@ def register(cls: T) -> T:
     return op
 
 
+def known_op(name: str) -> type[Op] | None:
+    """The op of this name, if there is one."""
+    return _OPS.get(name)
+
+
 def op_named(name: str) -> type[Op]:
     """The op of this name. Raises G0206."""
     if name not in _OPS:

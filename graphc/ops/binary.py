@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from graphc.ir.op import register
-from graphc.ops.elementwise import Elementwise
+from graphc.ops.elementwise import Elementwise, Interval
 
 if TYPE_CHECKING:
     from graphc.ir.op import Functions, Gradients, ValueLike
@@ -28,6 +28,11 @@ class Add(Binary):
     jointly_linear = True
     ufunc = np.add
 
+    @classmethod
+    def interval(cls, *xs: Interval) -> Interval:
+        a, b = xs
+        return a[0] + b[0], a[1] + b[1]
+
     def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         return g, g
 
@@ -39,6 +44,11 @@ class Sub(Binary):
     identity = 0.0
     jointly_linear = True
     ufunc = np.subtract
+
+    @classmethod
+    def interval(cls, *xs: Interval) -> Interval:
+        a, b = xs
+        return a[0] - b[1], a[1] - b[0]
 
     def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         return g, -g
@@ -80,6 +90,7 @@ class Pow(Binary):
     identity = 1.0
     kinds = "f"
     floats = True
+    costly = True
     domain = (0.5, 2.0)
     ufunc = np.power
 
@@ -100,6 +111,10 @@ class Maximum(Binary):
     kinds = "fiub"
     ufunc = np.maximum
 
+    @classmethod
+    def interval(cls, *xs: Interval) -> Interval:
+        return max(a for a, _ in xs), max(b for _, b in xs)
+
     def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         zero, first = f.zeros_like(g), f.gt(*xs)
         return f.select(first, g, zero), f.select(first, zero, g)
@@ -112,6 +127,10 @@ class Minimum(Binary):
     commutative = True
     kinds = "fiub"
     ufunc = np.minimum
+
+    @classmethod
+    def interval(cls, *xs: Interval) -> Interval:
+        return min(a for a, _ in xs), min(b for _, b in xs)
 
     def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         zero, first = f.zeros_like(g), f.lt(*xs)
@@ -144,6 +163,7 @@ class Arctan2(Binary):
 
     kinds = "f"
     floats = True
+    costly = True
     domain = (0.5, 2.0)
     ufunc = np.arctan2
 

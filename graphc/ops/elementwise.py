@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 import numpy as np
 
 from graphc.ir.dims import map_rule
 from graphc.ir.leaf_tree import tree_total
-from graphc.ir.op import Op, register, require
+from graphc.ir.op import Op, known_op, register, require
 from graphc.ir.orders import Order
 from graphc.ir.types import BOOL, DType, TensorType
 from graphc.ops.rules import wide
 
 if TYPE_CHECKING:
     from graphc.ir.op import Array, Functions, Gradients, ValueLike
+
+
+Interval: TypeAlias = tuple[float, float]  # the smallest and the largest value
 
 
 class Elementwise(Op):
@@ -31,6 +34,15 @@ class Elementwise(Op):
     arity: ClassVar[int] = 1
     result: ClassVar[DType | None] = None  # the operands' dtype unless set
     ufunc: ClassVar[np.ufunc | None] = None
+    costly: ClassVar[bool] = False  # an entry takes longer than to store it and to load it again
+
+    @classmethod
+    def interval(cls, *xs: Interval) -> Interval | None:
+        """Between what the entries of the result lie, of operands between these bounds.
+
+        None where that is not known. Sums do not wrap around here: the caller sees to that.
+        """
+        return None
 
     def infer(self, *types: TensorType) -> TensorType:
         require(len(types) == self.arity, f"{self.name} takes {self.arity} operands")
@@ -60,6 +72,12 @@ class Elementwise(Op):
         return [(cls(), ", ".join([f"{dtype}{s}"] * cls.arity)) for s in ("[3,4]", "[]", "[0,2]")]
 
 
+def elementwise_named(name: str) -> type[Elementwise] | None:
+    """The elementwise op of this name, if there is one."""
+    op = known_op(name)
+    return op if op is not None and issubclass(op, Elementwise) else None
+
+
 @register
 class Select(Elementwise):
     """`y = a where c, else b`: never a product, so that a NaN in the other value stays out"""
@@ -67,6 +85,11 @@ class Select(Elementwise):
     arity = 3
     kinds = "fiub"
     linear = ((1, 2),)
+
+    @classmethod
+    def interval(cls, *xs: Interval) -> Interval:
+        _, a, b = xs
+        return min(a[0], b[0]), max(a[1], b[1])
 
     def infer(self, *types: TensorType) -> TensorType:
         require(len(types) == 3, "select takes a condition and two arms")

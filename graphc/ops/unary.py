@@ -10,7 +10,7 @@ import numpy as np
 
 from graphc.ir.op import Op, register
 from graphc.ir.types import BOOL, F32, F64, I32, DType, TensorType
-from graphc.ops.elementwise import Elementwise
+from graphc.ops.elementwise import Elementwise, Interval
 from graphc.ops.erf import erf
 from graphc.ops.rules import wide
 
@@ -39,6 +39,7 @@ class Smooth(Elementwise):
 
     kinds = "f"
     floats = True
+    costly = True
 
 
 @register
@@ -87,6 +88,7 @@ class Log1p(Smooth):
 class Sqrt(Smooth):
     """`y = x^(1/2)`"""
 
+    costly = False
     domain = (0.3, 3.0)
     ufunc = np.sqrt
 
@@ -294,6 +296,10 @@ class Cast(Elementwise):
     dtype: DType
     same_entries = True
     kinds = "fiub"
+
+    @classmethod
+    def interval(cls, *xs: Interval) -> Interval:
+        return xs[0]
 
     def infer(self, *types: TensorType) -> TensorType:
         return TensorType(super().infer(*types).shape, self.dtype)

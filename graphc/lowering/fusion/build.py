@@ -34,6 +34,7 @@ from graphc.lowering.kernel.code import (
     Side,
     reached,
 )
+from graphc.lowering.kernel.random_numbers import DISTRIBUTIONS
 from graphc.lowering.nodes.nodes import (
     FEW,
     ContractNode,
@@ -45,14 +46,11 @@ from graphc.lowering.nodes.nodes import (
 )
 from graphc.lowering.program.strides import MemoryLayout
 from graphc.ops.contract import grouped_letters, letter_sizes, parse_spec
+from graphc.ops.elementwise import elementwise_named
 from graphc.support.dataclass import dataclass
 
 Lanes: TypeAlias = Literal["rows", "columns"]
 CHEAP = 6  # nodes that are rather made again than stored
-DEAR = frozenset(
-    ("exp", "expm1", "log", "log1p", "tanh", "logistic", "erf", "sin", "cos", "pow", "arctan2",
-     "uniform", "normal")
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -163,11 +161,17 @@ def _dear(writer: Writer, i: int) -> bool:
             continue
         seen.add(j)
         node = writer.nodes[j]
-        if isinstance(node, MapNode) and (node.function in DEAR or node.reads_anywhere):
+        if isinstance(node, MapNode) and _is_costly(node):
             return True
         makers = (writer.group.made.get(r.value) for r in node.reads)
         waiting += [k for k in makers if k is not None]
     return len(seen) > CHEAP
+
+
+def _is_costly(node: MapNode) -> bool:
+    op = elementwise_named(node.function)
+    costly = node.function in DISTRIBUTIONS or (op is not None and op.costly)
+    return costly or node.traits.reads_anywhere
 
 
 # -- nests ---------------------------------------------------------------------------------------
@@ -178,7 +182,7 @@ def _nest(writer: Writer, exact: bool) -> Nest:
     rows = tuple(map(size, writer.rows))
     columns = tuple(map(size, writer.columns))
     nodes = [writer.nodes[i] for i in writer.group.nodes]
-    serial = any(isinstance(n, MapNode) and n.serial for n in nodes)
+    serial = any(isinstance(n, MapNode) and n.traits.serial for n in nodes)
     nest = Nest(writer.parameters.params, rows, columns, phases, serial=serial)
     if exact and columns:
         return _fixed(nest, next(n for n in nodes if isinstance(n, ReduceNode)))

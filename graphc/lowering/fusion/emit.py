@@ -137,7 +137,7 @@ class Writer:
 
     def store(self, node: LoopNode, access: Access, register: int, at: Spot) -> None:
         """Write what a node has made to its place."""
-        if isinstance(node, MapNode) and node.by_row:
+        if isinstance(node, MapNode) and node.traits.adds_rows:
             indirect.store(at, node, access, register)
         else:
             adds = isinstance(node, MapNode) and node.adds
@@ -221,7 +221,7 @@ class Writer:
         """A register with the result of a map."""
         node, code, of = self.nodes[i], at.code, at.read
         assert isinstance(node, MapNode)
-        if node.reads_anywhere:
+        if node.traits.reads_anywhere:
             return indirect.load(at, node)
         match node.function:
             case "copy" | "scatter" | "first_rows" | "every_row":

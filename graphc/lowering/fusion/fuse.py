@@ -195,7 +195,7 @@ class Fusion:
 
     def _is_standalone(self, node: LoopNode) -> bool:
         alone = isinstance(node, LinkNode | LineNode)
-        return alone or (isinstance(node, MapNode) and node.serial)
+        return alone or (isinstance(node, MapNode) and node.traits.serial)
 
     def _joined(self, i: int, node: LoopNode, needs: dict[int, list[int]]) -> Group | None:
         """The group that a node joins, with others that it brings together."""
@@ -271,7 +271,7 @@ class Fusion:
         maker, value = group.made.get(read.value), self.sections.whole(read.value)
         if maker is None:
             return value not in group.made and value not in group.parts
-        if isinstance(node, MapNode) and node.reads_anywhere and read is node.reads[0]:
+        if isinstance(node, MapNode) and node.traits.reads_anywhere and read is node.reads[0]:
             return False
         made_in_row = maker in group.rows or isinstance(self.nodes[maker], ReduceNode)
         if made_in_row == fit.row:

@@ -26,8 +26,6 @@ from graphc.lowering.nodes.nodes import (
 from graphc.support.dataclass import dataclass
 
 MOST = 40  # nodes that are made again for one kernel
-# Functions that are not made again: what they read lies anywhere, or they take longer than a load.
-DEAR = ("gather", "scatter", "within", "chain", "chain:tree", "uniform", "normal")
 
 
 @dataclass
@@ -98,11 +96,11 @@ def _wanted(fusion: Fusion, group: Group, source: Group, unsafe: set[int]) -> se
 
 
 def _is_table(node: LoopNode, read: Read) -> bool:
-    return isinstance(node, MapNode) and node.reads_anywhere and read is node.reads[0]
+    return isinstance(node, MapNode) and node.traits.reads_anywhere and read is node.reads[0]
 
 
 def _is_map(node: LoopNode) -> bool:
-    return isinstance(node, MapNode) and node.function not in DEAR and node.target is None
+    return isinstance(node, MapNode) and not node.traits.stored and node.target is None
 
 
 def _dense(read: Read, group: Group) -> bool:

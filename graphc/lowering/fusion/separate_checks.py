@@ -16,7 +16,6 @@ from typing import Any
 from graphc.ir.types import DType
 from graphc.lowering.draft import Draft
 from graphc.lowering.nodes.nodes import (
-    INDEXED,
     LoopNode,
     MapNode,
     Read,
@@ -47,7 +46,7 @@ class CheckedApart:
 def checked_apart(draft: Draft, nodes: Sequence[LoopNode], i: int) -> CheckedApart | None:
     """The lookup of that number among the nodes; None where its check can't be taken apart."""
     node = nodes[i]
-    if not isinstance(node, MapNode) or node.function != "gather" or not is_checked(node):
+    if not isinstance(node, MapNode) or not node.traits.looks_up or not is_checked(node):
         return None
     ids = node.reads[1]
     made, checks = _makers(nodes[:i], ids.value), _check(draft, node, ids)
@@ -76,7 +75,8 @@ def _makers(nodes: Sequence[LoopNode], ids: Version) -> list[MapNode] | None:
 
 def _is_cheap(node: MapNode) -> bool:
     """Whether it only computes with the entries that it reads, and may be made twice."""
-    plain = node.function not in INDEXED and not node.reads_anywhere and not node.by_row
+    traits = node.traits
+    plain = traits.index_read is None and not traits.reads_anywhere
     return plain and not node.adds and node.target is None and node.along == ((), ())
 
 

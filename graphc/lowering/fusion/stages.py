@@ -10,7 +10,7 @@ from graphc.lowering.fusion.alike import AlikeKernels, KernelSource
 from graphc.lowering.fusion.build import Built, build, spilled
 from graphc.lowering.fusion.emit import Writer
 from graphc.lowering.fusion.fuse import Fusion, Group
-from graphc.lowering.fusion.index_ranges import Bounds, without_checks
+from graphc.lowering.fusion.index_ranges import without_checks
 from graphc.lowering.fusion.known_checks import mark_known
 from graphc.lowering.fusion.postponed_epilogues import postpone_epilogues
 from graphc.lowering.fusion.rematerialize import readers, rematerialize
@@ -20,11 +20,12 @@ from graphc.lowering.nodes.sorted_lines import with_parts, with_sorted_lines
 from graphc.lowering.nodes.transposed_copies import with_transposed_copies
 from graphc.lowering.nodes.written_lines import with_written_lines
 from graphc.lowering.program.program import Instruction, Kernel
+from graphc.ops.elementwise import Interval
 
 
 def fuse(draft: Draft) -> None:
     """Group the nodes that one kernel runs, and note which values the groups store."""
-    bounds = dict[Version, Bounds]()
+    bounds = dict[Version, Interval]()
     for region in draft.regions:
         complete(draft, region)
         region.nodes = without_checks(region.nodes, draft.facts.literals, bounds)

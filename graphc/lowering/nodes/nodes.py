@@ -13,11 +13,11 @@ from typing import NamedTuple, TypeAlias
 from graphc.ir.types import DType
 from graphc.lowering.kernel.code import ReductionKind
 from graphc.lowering.kernel.lines import LineFunction
+from graphc.lowering.kernel.random_numbers import DISTRIBUTIONS
 from graphc.lowering.program.program import Instruction, Kernel
 from graphc.lowering.program.strides import MemoryLayout
 from graphc.support.dataclass import dataclass
 
-INDEXED = ("gather", "scatter", "within")  # functions that check an index
 FEW = 8  # entries that hardly fill a vector
 
 
@@ -35,6 +35,36 @@ class Read:
     value: Version
     layout: MemoryLayout
     dtype: DType
+
+
+class Traits(NamedTuple):
+    """What is special about a function that does more than to compute with the entries it reads."""
+
+    index_read: int | None = None  # which read is an index, if one is
+    checks: bool = False  # notes an index that is out of range, unless it is known not to be
+    reads_anywhere: bool = False  # the first read is of other entries than those of the layout
+    adds_rows: bool = False  # entries are added to rows at the index
+    serial: bool = False  # by one thread, in order: two entries may go to one position
+    stored: bool = False  # takes longer than to load the result: no kernel makes it again
+
+    @property
+    def looks_up(self) -> bool:
+        """Whether an entry is one of the first read, at an index."""
+        return self.reads_anywhere and self.index_read is not None
+
+
+ELEMENTWISE = Traits()
+TRAITS: dict[str, Traits] = {
+    "gather": Traits(index_read=1, checks=True, reads_anywhere=True, stored=True),
+    "within": Traits(index_read=0, checks=True, stored=True),
+    "scatter": Traits(index_read=1, checks=True, adds_rows=True, serial=True, stored=True),
+    "first_rows": Traits(index_read=1, adds_rows=True),
+    "every_row": Traits(index_read=1, adds_rows=True, serial=True),
+    "chain": Traits(reads_anywhere=True, stored=True),
+    "chain:tree": Traits(reads_anywhere=True, stored=True),
+    "guarded": Traits(reads_anywhere=True),
+    **{kind: Traits(stored=True) for kind in DISTRIBUTIONS},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,19 +103,9 @@ class MapNode:
     along: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
 
     @property
-    def serial(self) -> bool:
-        """Whether entries must be processed in order, by one thread: two may go to one position."""
-        return self.function in ("scatter", "every_row")
-
-    @property
-    def by_row(self) -> bool:
-        """Whether entries are added to rows at an index, the second read."""
-        return self.function in ("scatter", "first_rows", "every_row")
-
-    @property
-    def reads_anywhere(self) -> bool:
-        """Whether the first read is of other entries than those that the layout says."""
-        return self.function in ("gather", "chain", "chain:tree", "guarded")
+    def traits(self) -> Traits:
+        """What is special about the function."""
+        return TRAITS.get(self.function, ELEMENTWISE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,5 +215,5 @@ def kind_of(node: LoopNode) -> str:
 
 def is_checked(node: LoopNode) -> bool:
     """Whether a node notes an index that is out of range."""
-    by_index = isinstance(node, MapNode) and node.function in INDEXED and not node.known
+    by_index = isinstance(node, MapNode) and node.traits.checks and not node.known
     return isinstance(node, LinkNode) or by_index

@@ -34,7 +34,7 @@ def with_sorted_lines(nodes: Sequence[LoopNode], shared: Collection[int]) -> lis
 
 def _order(node: LoopNode, orders: dict[Version, LineNode]) -> LineNode | None:
     """The order of what a node looks up by it, along the same dim."""
-    if not isinstance(node, MapNode) or node.function != "gather" or node.target is not None:
+    if not isinstance(node, MapNode) or not node.traits.looks_up or node.target is not None:
         return None
     table, ids = node.reads
     order = orders.get(ids.value)
@@ -61,7 +61,7 @@ def with_parts(nodes: Sequence[LoopNode], shared: Collection[int]) -> list[LoopN
     for node in nodes:
         for k, read in enumerate(node.reads):
             if read.value in sorting:
-                anywhere = isinstance(node, MapNode) and node.reads_anywhere and k == 0
+                anywhere = isinstance(node, MapNode) and node.traits.reads_anywhere and k == 0
                 part = _part(read.layout, sorting[read.value], anywhere)
                 parts.setdefault(read.value, []).append(part)
     changed = list[LoopNode]()
