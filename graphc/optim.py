@@ -7,11 +7,7 @@ from typing import NoReturn
 
 from graphc.ops.optimizers.groups import ByGroup as by_group
 from graphc.ops.optimizers.loss_scale import LossScale as loss_scale
-from graphc.ops.optimizers.optimizer import ClipByGlobalNorm as clip_by_global_norm
-from graphc.ops.optimizers.optimizer import ClipByValue as clip_by_value
-from graphc.ops.optimizers.optimizer import Ema as ema
 from graphc.ops.optimizers.optimizer import Optimizer, Transform, chain
-from graphc.ops.optimizers.reporting import Reporting as reporting
 from graphc.ops.optimizers.schedules import ConstantRate as constant_rate
 from graphc.ops.optimizers.schedules import CosineDecay as cosine_decay
 from graphc.ops.optimizers.schedules import CosineRestarts as cosine_restarts
@@ -21,6 +17,10 @@ from graphc.ops.optimizers.schedules import OneCycle as one_cycle
 from graphc.ops.optimizers.schedules import PiecewiseConstant as piecewise_constant
 from graphc.ops.optimizers.schedules import PolynomialDecay as polynomial_decay
 from graphc.ops.optimizers.schedules import Schedule
+from graphc.ops.optimizers.transforms import ClipByGlobalNorm as clip_by_global_norm
+from graphc.ops.optimizers.transforms import ClipByValue as clip_by_value
+from graphc.ops.optimizers.transforms import Ema as ema
+from graphc.ops.optimizers.transforms import Reporting as reporting
 from graphc.ops.optimizers.update_rules import Adagrad as adagrad
 from graphc.ops.optimizers.update_rules import Adam as adam
 from graphc.ops.optimizers.update_rules import Adamw as adamw

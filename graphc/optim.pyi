@@ -7,13 +7,9 @@ from graphc.ops.optimizers.patterns import Patterns
 from graphc.ops.optimizers.schedules import Rate
 from graphc.ops.optimizers.groups import ByGroup as by_group
 from graphc.ops.optimizers.loss_scale import LossScale as loss_scale
-from graphc.ops.optimizers.optimizer import ClipByGlobalNorm as clip_by_global_norm
-from graphc.ops.optimizers.optimizer import ClipByValue as clip_by_value
-from graphc.ops.optimizers.optimizer import Ema as ema
 from graphc.ops.optimizers.optimizer import Optimizer as Optimizer
 from graphc.ops.optimizers.optimizer import Transform as Transform
 from graphc.ops.optimizers.optimizer import chain as chain
-from graphc.ops.optimizers.reporting import Reporting as reporting
 from graphc.ops.optimizers.schedules import ConstantRate as constant_rate
 from graphc.ops.optimizers.schedules import CosineDecay as cosine_decay
 from graphc.ops.optimizers.schedules import CosineRestarts as cosine_restarts
@@ -23,6 +19,10 @@ from graphc.ops.optimizers.schedules import OneCycle as one_cycle
 from graphc.ops.optimizers.schedules import PiecewiseConstant as piecewise_constant
 from graphc.ops.optimizers.schedules import PolynomialDecay as polynomial_decay
 from graphc.ops.optimizers.schedules import Schedule as Schedule
+from graphc.ops.optimizers.transforms import ClipByGlobalNorm as clip_by_global_norm
+from graphc.ops.optimizers.transforms import ClipByValue as clip_by_value
+from graphc.ops.optimizers.transforms import Ema as ema
+from graphc.ops.optimizers.transforms import Reporting as reporting
 from graphc.ops.optimizers.update_rules import Adagrad as _Adagrad
 from graphc.ops.optimizers.update_rules import Adam as _Adam
 from graphc.ops.optimizers.update_rules import Adamw as _Adamw

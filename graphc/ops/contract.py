@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from graphc.ir.op import Op, register, require
 from graphc.ir.types import F32, DType, TensorType
 from graphc.ops.blocks import at, blocks_of, dense, padded, tree_sum
+from graphc.ops.rules import check_one_dtype
 
 if TYPE_CHECKING:
     from graphc.ir.op import Array, Functions, Gradients, ValueLike
@@ -35,7 +37,7 @@ class Einsum(Op):
     def infer(self, *types: TensorType) -> TensorType:
         a, b = types
         left, right, out = parse_spec(self.spec)
-        require(a.dtype == b.dtype, f"einsum: dtypes {a.dtype} and {b.dtype} differ", code="G0202")
+        check_one_dtype("einsum", a, b)
         require(a.dtype.kind in "fiu", f"einsum does not take {a.dtype}", code="G0202")
         cut = [x for x, n in self.blocks if n >= 1 and x in {*left, *right}]
         require(len(set(cut)) == len(self.blocks), f"einsum: blocks {self.blocks}", code="G0206")
@@ -145,7 +147,7 @@ def contract(
     y = _grouped(b, right, sizes, (batch, inner, cols))
     order = batch + rows + cols
     if out is not None and order == list(result) and made == a.dtype and out.flags.c_contiguous:
-        shape = (*_sizes(batch, sizes), _n(rows, sizes), _n(cols, sizes))
+        shape = (*_sizes(batch, sizes), prod(_sizes(rows, sizes)), prod(_sizes(cols, sizes)))
         np.matmul(x, y, out=out.reshape(shape))
         return out
     z = np.matmul(x, y).reshape(_sizes(order, sizes))
@@ -195,18 +197,11 @@ def _sizes(names: Sequence[str], sizes: dict[str, int]) -> tuple[int, ...]:
     return tuple(sizes[x] for x in names)
 
 
-def _n(names: Sequence[str], sizes: dict[str, int]) -> int:
-    n = 1
-    for x in names:
-        n *= sizes[x]
-    return n
-
-
 def _grouped(
     a: Array, dims: str, sizes: dict[str, int], groups: tuple[list[str], list[str], list[str]]
 ) -> Array:
     """`a` as [batch..., first group, second group], the last two merged into one dim each."""
     batch, first, second = groups
     order = [dims.index(x) for x in (*batch, *first, *second)]
-    shape = (*_sizes(batch, sizes), _n(first, sizes), _n(second, sizes))
+    shape = (*_sizes(batch, sizes), *(prod(_sizes(group, sizes)) for group in (first, second)))
     return a.transpose(order).reshape(shape)

@@ -15,33 +15,23 @@ from graphc.ir.dims import letters
 from graphc.ir.op import Op, register, require
 from graphc.ir.substitute import substituted
 from graphc.ir.types import F32, DType, Extents, TensorType
-from graphc.ops.elementwise import Elementwise
+from graphc.ops.elementwise import Same
 from graphc.ops.source import Source
 
 if TYPE_CHECKING:
     from graphc.ir.op import Array, Functions, Gradients, ValueLike
-    from graphc.lowering.program.strides import MemoryLayout
 
 
 @register
-class Primal(Elementwise):
+class Primal(Same):
     """`y = x`, as the argument of a function that is differentiated: other uses of x are not its"""
 
-    same_entries = True
     kinds = "f"
-    linear = ((0,),)
-    view = True
     alias = True
     internal = True
 
     def grad(self, f: Functions, g: ValueLike, y: ValueLike, *xs: ValueLike) -> Gradients:
         return (g,)
-
-    def layout(self, x: MemoryLayout) -> MemoryLayout | None:
-        return x
-
-    def run(self, *xs: Array) -> Array:
-        return xs[0].copy()
 
 
 @register

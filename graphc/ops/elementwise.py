@@ -12,10 +12,11 @@ from graphc.ir.leaf_tree import tree_total
 from graphc.ir.op import Op, known_op, register, require
 from graphc.ir.orders import Order
 from graphc.ir.types import BOOL, DType, TensorType
-from graphc.ops.rules import wide
+from graphc.ops.rules import check_one_dtype, wide
 
 if TYPE_CHECKING:
     from graphc.ir.op import Array, Functions, Gradients, ValueLike
+    from graphc.lowering.program.strides import MemoryLayout
 
 
 Interval: TypeAlias = tuple[float, float]  # the smallest and the largest value
@@ -49,11 +50,7 @@ class Elementwise(Op):
         first = types[0]
         for t in types:
             require(t.shape == first.shape, f"{self.name}: shapes {first.shape} and {t.shape}")
-            require(
-                t.dtype == first.dtype,
-                f"{self.name}: dtypes {first.dtype} and {t.dtype} differ",
-                code="G0202",
-            )
+        check_one_dtype(self.name, *types)
         require(
             first.dtype.kind in self.kinds, f"{self.name} does not take {first.dtype}", code="G0202"
         )
@@ -78,6 +75,20 @@ def elementwise_named(name: str) -> type[Elementwise] | None:
     return op if op is not None and issubclass(op, Elementwise) else None
 
 
+class Same(Elementwise):
+    """`y = x`: only some passes tell them apart."""
+
+    same_entries = True
+    linear = ((0,),)
+    view = True
+
+    def layout(self, x: MemoryLayout) -> MemoryLayout | None:
+        return x
+
+    def run(self, *xs: Array) -> Array:
+        return xs[0].copy()
+
+
 @register
 class Select(Elementwise):
     """`y = a where c, else b`: never a product, so that a NaN in the other value stays out"""
@@ -95,7 +106,7 @@ class Select(Elementwise):
         require(len(types) == 3, "select takes a condition and two arms")
         c, a, b = types
         require(c.dtype == BOOL, f"select: the condition must be bool, not {c.dtype}", code="G0202")
-        require(a.dtype == b.dtype, f"select: dtypes {a.dtype} and {b.dtype} differ", code="G0202")
+        check_one_dtype("select", a, b)
         require(c.shape == a.shape == b.shape, f"select: shapes {c.shape}, {a.shape}, {b.shape}")
         return TensorType(a.shape, a.dtype)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from graphc.ir.op import Op, Shard, register, require
 from graphc.ir.types import TensorType
-from graphc.ops.rules import check_dim, check_integers, marked, resized, wide
+from graphc.ops.rules import Carried, check_dim, check_integers, marked, resized, wide
 from graphc.support.errors import GraphcError
 
 if TYPE_CHECKING:
@@ -32,13 +32,8 @@ class OutOfRange(GraphcError):
         position: tuple[int, ...] | None = None,
         noun: str = "index",
     ) -> None:
-        self.what, self.value, self.size, self.position, self.noun = (
-            what,
-            value,
-            size,
-            position,
-            noun,
-        )
+        self.what, self.value, self.size, self.noun = what, value, size, noun
+        self.position = position
         where = f", in row {position[0]}" if position else ""
         where = f", at {list(position)}" if position and len(position) > 1 else where
         room = f"a dim of {size}" if noun == "index" else f"{size} classes"
@@ -85,7 +80,7 @@ def check_of(op: Op, ids: Array, size: int) -> Array:
 
 
 @register
-class Within(Op):
+class Within(Carried):
     """`y = x`, integers that must lie in 0 .. size-1; G0506 names the first that does not"""
 
     size: int
@@ -93,13 +88,8 @@ class Within(Op):
     not_differentiable = "indices are not floats"
 
     def infer(self, *types: TensorType) -> TensorType:
-        (x,) = types
-        check_integers("within", x.dtype, x.dtype.kind)
-        return TensorType(x.shape, x.dtype)
-
-    def dims(self, *types: TensorType) -> str:
-        letters = " ".join(f"i{k}" for k in range(types[0].rank)) or "."
-        return f"{letters} -> {letters}"
+        check_integers("within", types[0].dtype, types[0].dtype.kind)
+        return super().infer(*types)
 
     def run(self, *xs: Array) -> Array:
         return check_of(self, xs[0], self.size).copy()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -33,6 +33,7 @@ class IndexOfExtreme(Along):
     """An op that finds an entry along a dim, which the result lacks."""
 
     not_differentiable = "the result is an index"
+    finds: ClassVar[Callable[..., Any]]  # NumPy's function
 
     def infer(self, *types: TensorType) -> TensorType:
         x, dim = types[0], self.dim
@@ -45,19 +46,20 @@ class IndexOfExtreme(Along):
         kept = " ".join(f"a{i}" for i in range(rank) if i != self.dim) or "."
         return f"{marked(rank, [self.dim])} -> {kept}"
 
+    def run(self, *xs: Array) -> Array:
+        return np.asarray(type(self).finds(xs[0], axis=self.dim)).astype(np.int32)
+
+    @classmethod
+    def samples(cls) -> Sequence[tuple[Op, str]]:
+        return [(cls(1), "f32[3,4]"), (cls(0), "i32[5]")]  # type: ignore[call-arg]
+
 
 @register
 class Argmax(IndexOfExtreme):
     """`y` is the index of the first largest entry along `dim`"""
 
     dim: int
-
-    def run(self, *xs: Array) -> Array:
-        return np.asarray(np.argmax(xs[0], axis=self.dim)).astype(np.int32)
-
-    @classmethod
-    def samples(cls) -> Sequence[tuple[Op, str]]:
-        return [(cls(1), "f32[3,4]"), (cls(0), "i32[5]")]
+    finds = np.argmax
 
 
 @register
@@ -65,13 +67,7 @@ class Argmin(IndexOfExtreme):
     """`y` is the index of the first smallest entry along `dim`"""
 
     dim: int
-
-    def run(self, *xs: Array) -> Array:
-        return np.asarray(np.argmin(xs[0], axis=self.dim)).astype(np.int32)
-
-    @classmethod
-    def samples(cls) -> Sequence[tuple[Op, str]]:
-        return [(cls(1), "f32[3,4]"), (cls(0), "i32[5]")]
+    finds = np.argmin
 
 
 @register

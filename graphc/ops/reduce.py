@@ -92,16 +92,13 @@ def _sum(x: Array, over: tuple[int, ...]) -> Array:
     return np.asarray(np.sum(y, axis=over, dtype=y.dtype)).astype(x.dtype)
 
 
-def sum_blocks(
-    x: Array, over: tuple[int, ...], blocks: Mapping[int, int], out: Array | None = None
-) -> Array:
+def sum_blocks(x: Array, over: tuple[int, ...], blocks: Mapping[int, int]) -> Array:
     """The sum over some dims, block by block; each block's sum is rounded to the dtype of x."""
     names = [f"a{d}" for d in range(x.ndim)]
     sizes = {names[d]: n for d, n in blocks.items()}
     lengths = dict(zip(names, x.shape, strict=True))
     left = [name for d, name in enumerate(names) if d not in over]
-    if out is None:
-        out = np.empty([lengths[name] for name in left], x.dtype)
+    out = np.empty([lengths[name] for name in left], x.dtype)
     x = padded(x, names, sizes)
     for here in blocks_of([names[d] for d in blocks if d not in over], lengths, sizes):
         target = at(out, left, here)
@@ -113,8 +110,17 @@ def sum_blocks(
     return out
 
 
+class Extreme(Reduction):
+    """The largest or the smallest entry; ties share the gradient equally."""
+
+    @classmethod
+    def samples(cls) -> Sequence[tuple[Op, str]]:
+        shapes = ((0,), "f32[3,4]"), ((1,), "f32[2,3,2]"), ((0,), "bool[4]")
+        return [(cls(over), types) for over, types in shapes]  # type: ignore[call-arg]
+
+
 @register
-class ReduceMax(Reduction):
+class ReduceMax(Extreme):
     """`y` is the largest entry of x over `over`; ties share the gradient equally"""
 
     over: tuple[int, ...]
@@ -126,13 +132,9 @@ class ReduceMax(Reduction):
     def run(self, *xs: Array) -> Array:
         return np.asarray(np.max(xs[0], axis=self.over, initial=lowest(xs[0].dtype)))
 
-    @classmethod
-    def samples(cls) -> Sequence[tuple[Op, str]]:
-        return [(cls((0,)), "f32[3,4]"), (cls((1,)), "f32[2,3,2]"), (cls((0,)), "bool[4]")]
-
 
 @register
-class ReduceMin(Reduction):
+class ReduceMin(Extreme):
     """`y` is the smallest entry of x over `over`; ties share the gradient equally"""
 
     over: tuple[int, ...]
@@ -143,10 +145,6 @@ class ReduceMin(Reduction):
 
     def run(self, *xs: Array) -> Array:
         return np.asarray(np.min(xs[0], axis=self.over, initial=highest(xs[0].dtype)))
-
-    @classmethod
-    def samples(cls) -> Sequence[tuple[Op, str]]:
-        return [(cls((0,)), "f32[3,4]"), (cls((1,)), "f32[2,3,2]"), (cls((0,)), "bool[4]")]
 
 
 def _share(

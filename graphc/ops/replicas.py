@@ -15,6 +15,7 @@ import numpy as np
 from graphc.ir.op import Op, Shard, register, require
 from graphc.ir.types import F32, I32, DType, TensorType
 from graphc.ops.rules import Carried, check_dim
+from graphc.ops.source import Source
 
 if TYPE_CHECKING:
     from graphc.ir.op import Array, Functions, Gradients, ValueLike
@@ -103,17 +104,13 @@ class OwnSize(Op):
 
 
 @register
-class ReplicaCount(Op):
+class ReplicaCount(Source):
     """`y` is the number of replicas: 1 until the strategy is known"""
 
     dtype: DType = F32
-    not_differentiable = "it has no operand to differentiate"
 
     def infer(self, *types: TensorType) -> TensorType:
         return TensorType((), self.dtype)
-
-    def dims(self, *types: TensorType) -> str:
-        return "-> ."
 
     def run(self, *xs: Array) -> Array:
         return np.ones((), self.dtype.numpy)
@@ -124,17 +121,13 @@ class ReplicaCount(Op):
 
 
 @register
-class ReplicaIndex(Op):
+class ReplicaIndex(Source):
     """`y` is the number of the replica, from 0: 0 until the strategy is known"""
 
     replicas = "enter"
-    not_differentiable = "it has no operand to differentiate"
 
     def infer(self, *types: TensorType) -> TensorType:
         return TensorType((), I32)
-
-    def dims(self, *types: TensorType) -> str:
-        return "-> ."
 
     def run(self, *xs: Array) -> Array:
         return np.zeros((), np.int32)

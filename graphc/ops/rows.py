@@ -17,7 +17,7 @@ from graphc.ir.op import Op, Shard, register, require
 from graphc.ir.orders import Order
 from graphc.ir.types import F32, TensorType
 from graphc.ops.indexing import checked, local
-from graphc.ops.rules import check_integers, wide
+from graphc.ops.rules import Carried, check_integers, check_one_dtype, wide
 
 if TYPE_CHECKING:
     from graphc.ir.op import Array
@@ -35,7 +35,7 @@ def _letters(ids: TensorType, rows: TensorType) -> tuple[list[str], list[str]]:
 
 
 @register
-class RowIds(Op):
+class RowIds(Carried):
     """`y = x`, the indices of all rows together: what follows is done once, on all rows"""
 
     same_entries = True
@@ -46,9 +46,8 @@ class RowIds(Op):
     not_differentiable = "indices are not floats"
 
     def infer(self, *types: TensorType) -> TensorType:
-        (ids,) = types
-        check_integers("row_ids", ids.dtype, ids.dtype.kind)
-        return TensorType(ids.shape, ids.dtype)
+        check_integers("row_ids", types[0].dtype, types[0].dtype.kind)
+        return super().infer(*types)
 
     def dims(self, *types: TensorType) -> str:
         n = " ".join(f"n{i}*" for i in range(types[0].rank)) or "."
@@ -56,9 +55,6 @@ class RowIds(Op):
 
     def layout(self, x: MemoryLayout) -> MemoryLayout | None:
         return x
-
-    def run(self, *xs: Array) -> Array:
-        return xs[0].copy()
 
     @classmethod
     def samples(cls) -> Sequence[tuple[Op, str]]:
@@ -82,12 +78,8 @@ class RowJoin(Op):
         for t in types:
             fits = t.rank >= 2 and t.shape[2:] == first.shape[2:]
             require(fits, f"row_join: shapes {first.shape} and {t.shape}")
-            require(
-                t.dtype == first.dtype,
-                f"row_join: dtypes {first.dtype} and {t.dtype} differ",
-                code="G0202",
-            )
             rows += t.shape[0] * t.shape[1]
+        check_one_dtype("row_join", *types)
         return TensorType((1, rows, *first.shape[2:]), first.dtype)
 
     def dims(self, *types: TensorType) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from graphc.support.errors import GraphcError
 
 if TYPE_CHECKING:
     from graphc.ir.op import Array, Functions, ValueLike
+
+V = TypeVar("V", bound="ValueLike")
 
 
 def check_dim(op: str, dim: int, rank: int) -> None:
@@ -36,6 +38,13 @@ def check_integers(op: str, dtype: object, kind: str) -> None:
     require(kind in "iu", f"{op}: indices are integers, not {dtype}", code="G0202", help=help)
 
 
+def check_one_dtype(op: str, *types: TensorType) -> None:
+    """Raise G0202 unless all operands have the dtype of the first."""
+    first = types[0].dtype
+    for t in types:
+        require(t.dtype == first, f"{op}: dtypes {first} and {t.dtype} differ", code="G0202")
+
+
 def marked(rank: int, dims: Sequence[int], new: Sequence[str] = ()) -> str:
     """Letters with the dims in `dims` whole: `a0 a1! a2`; `new` renames those on the right."""
     names = [f"a{i}!" if i in dims else f"a{i}" for i in range(rank)]
@@ -49,11 +58,12 @@ def resized(shape: tuple[int, ...], dim: int, n: int) -> tuple[int, ...]:
     return (*shape[:dim], n, *shape[dim + 1 :])
 
 
-def spread(f: Functions, y: ValueLike, like: ValueLike, over: tuple[int, ...]) -> ValueLike:
+def spread(f: Functions, y: V, like: ValueLike, over: tuple[int, ...]) -> V:
     """`y` repeated along the reduced dims, back to the shape (and extents) of `like`."""
     kept = tuple(i for i in range(len(like.shape)) if i not in over)
     extents = tuple(None if i in kept else like.type.extent(i) for i in range(len(like.shape)))
-    return f.broadcast(y, shape=like.shape, at=kept, extents=extents if any(extents) else ())
+    repeated = f.broadcast(y, shape=like.shape, at=kept, extents=extents if any(extents) else ())
+    return cast("V", repeated)
 
 
 def wide(x: Array) -> Array:

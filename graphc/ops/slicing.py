@@ -9,7 +9,7 @@ import numpy as np
 
 from graphc.ir.op import Op, register, require
 from graphc.ir.types import TensorType
-from graphc.ops.rules import check_dim, marked, resized
+from graphc.ops.rules import check_dim, check_one_dtype, marked, resized
 
 if TYPE_CHECKING:
     from graphc.ir.op import Array, Functions, Gradients, ValueLike
@@ -120,11 +120,7 @@ class Concat(Op):
             )
             text = f"concat along dim {self.dim}: shapes {first.shape} and {t.shape}"
             require(fits, text, help=f"only their lengths along dim {self.dim} may differ")
-            require(
-                t.dtype == first.dtype,
-                f"concat: dtypes {first.dtype} and {t.dtype} differ",
-                code="G0202",
-            )
+        check_one_dtype("concat", *types)
         n = sum(t.shape[self.dim] for t in types)
         return TensorType(resized(first.shape, self.dim, n), first.dtype)
 

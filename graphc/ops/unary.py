@@ -10,13 +10,12 @@ import numpy as np
 
 from graphc.ir.op import Op, register
 from graphc.ir.types import BOOL, F32, F64, I32, DType, TensorType
-from graphc.ops.elementwise import Elementwise, Interval
+from graphc.ops.elementwise import Elementwise, Interval, Same
 from graphc.ops.erf import erf
 from graphc.ops.rules import wide
 
 if TYPE_CHECKING:
     from graphc.ir.op import Array, Functions, Gradients, ValueLike
-    from graphc.lowering.program.strides import MemoryLayout
 
 
 @register
@@ -219,38 +218,20 @@ class Not(Elementwise):
 
 
 @register
-class StopGradient(Elementwise):
+class StopGradient(Same):
     """`y = x`, with no gradient"""
 
-    same_entries = True
     kinds = "fiub"
-    linear = ((0,),)
-    view = True
     stops = True
     not_differentiable = "stop_gradient was asked for"
 
-    def layout(self, x: MemoryLayout) -> MemoryLayout | None:
-        return x
 
-    def run(self, *xs: Array) -> Array:
-        return xs[0].copy()
-
-
-class _Complete(Elementwise):
+class _Complete(Same):
     """x itself, where a gradient is complete."""
 
-    same_entries = True
     kinds = "f"
-    linear = ((0,),)
-    view = True
     alias = True
     completes = True
-
-    def layout(self, x: MemoryLayout) -> MemoryLayout | None:
-        return x
-
-    def run(self, *xs: Array) -> Array:
-        return xs[0].copy()
 
 
 @register

@@ -16,7 +16,8 @@ from graphc.ir.op import op_named
 from graphc.ir.orders import Order
 from graphc.ir.types import F64, Extent, TensorType
 from graphc.ops.elementwise import Aggregate
-from graphc.ops.optimizers.optimizer import ClipByGlobalNorm, as_optimizer
+from graphc.ops.optimizers.optimizer import as_optimizer
+from graphc.ops.optimizers.transforms import ClipByGlobalNorm
 from graphc.ops.optimizers.update_rules import Sgd
 from graphc.passes.cleanup import Cse, Dce, FoldConstants, Simplify
 from graphc.passes.differentiation.differentiate import Differentiate

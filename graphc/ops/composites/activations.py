@@ -9,7 +9,8 @@ from graphc.ir.op import require
 from graphc.ir.registry import composite
 from graphc.ops.composites.reductions import peak
 from graphc.ops.composites.shaping import split
-from graphc.ops.composites.support import Axis, along, dims_of, floats
+from graphc.ops.composites.support import Axis, dims_of, floats
+from graphc.ops.rules import spread
 
 
 @composite
@@ -130,8 +131,8 @@ def softmax(f: Builder, x: Operand, axis: Axis = -1) -> Value:
     """`y = e^x / sum(e^x)` over `axis`, shifted by the maximum"""
     value = floats(f, x)
     dims = dims_of("softmax", axis, value.rank)
-    e = f.exp(value - along(f, peak(f, value, dims), value, dims))
-    return e / along(f, f.sum(e, dims), value, dims)
+    e = f.exp(value - spread(f, peak(f, value, dims), value, dims))
+    return e / spread(f, f.sum(e, dims), value, dims)
 
 
 @composite
@@ -142,5 +143,5 @@ def log_softmax(f: Builder, x: Operand, axis: Axis = -1) -> Value:
     """
     value = floats(f, x)
     dims = dims_of("log_softmax", axis, value.rank)
-    shifted = value - along(f, peak(f, value, dims), value, dims)
-    return shifted - along(f, f.log(f.sum(f.exp(shifted), dims)), value, dims)
+    shifted = value - spread(f, peak(f, value, dims), value, dims)
+    return shifted - spread(f, f.log(f.sum(f.exp(shifted), dims)), value, dims)

@@ -10,8 +10,9 @@ from graphc.ir.registry import composite
 from graphc.ir.types import Size
 from graphc.ops.composites.picking import hits
 from graphc.ops.composites.reductions import peak
-from graphc.ops.composites.support import along, floats, widened
+from graphc.ops.composites.support import floats, widened
 from graphc.ops.indexing import Within
+from graphc.ops.rules import spread
 
 
 @composite
@@ -35,11 +36,11 @@ def cross_entropy(
     fits = t.shape == (x.shape if soft else x.shape[:-1])
     require(fits, f"cross_entropy: logits {x.shape} and labels {t.shape}", help=_HELP)
     require(reduction in _REDUCTIONS, f"no reduction '{reduction}'", help=f"one of {_REDUCTIONS}")
-    shifted = x - along(f, peak(f, x, last), x, last)
+    shifted = x - spread(f, peak(f, x, last), x, last)
     total = f.log(f.sum(f.exp(shifted), last))
     if soft:
         require(ignore_index is None, "ignore_index is a label: it needs integer labels")
-        weight, log = f.to_dtype(t, x.dtype), along(f, total, x, last) - shifted
+        weight, log = f.to_dtype(t, x.dtype), spread(f, total, x, last) - shifted
         masked = f.and_(f.eq(weight, 0), f.eq(log, inf))  # 0 of an impossible class is 0
         each = f.sum(weight * f.select(masked, f.zeros_like(log), log), last)
         return _reduced(f, each, reduction)

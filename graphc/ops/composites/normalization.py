@@ -7,7 +7,8 @@ from graphc.ir.graph import Variable
 from graphc.ir.op import require
 from graphc.ir.registry import composite
 from graphc.ir.types import TensorType
-from graphc.ops.composites.support import Axis, along, dim_of, dims_of, floats, reshaped, widened
+from graphc.ops.composites.support import Axis, dim_of, dims_of, floats, reshaped, widened
+from graphc.ops.rules import spread
 from graphc.support.errors import GraphcError
 
 
@@ -20,9 +21,9 @@ def layer_norm(
     narrow = floats(f, x)
     value = widened(f, narrow)
     dims = dims_of("layer_norm", axis, value.rank)
-    centered = value - along(f, f.mean(value, dims), value, dims)
+    centered = value - spread(f, f.mean(value, dims), value, dims)
     deviation = f.sqrt(f.mean(centered * centered, dims) + eps)
-    y = centered / along(f, deviation, value, dims)
+    y = centered / spread(f, deviation, value, dims)
     return _affine(f.to_dtype(y, narrow.dtype), scale, shift)
 
 
@@ -35,7 +36,7 @@ def rms_norm(
     value = widened(f, narrow)
     dims = dims_of("rms_norm", axis, value.rank)
     size = f.sqrt(f.mean(value * value, dims) + eps)
-    return _affine(f.to_dtype(value / along(f, size, value, dims), narrow.dtype), scale, None)
+    return _affine(f.to_dtype(value / spread(f, size, value, dims), narrow.dtype), scale, None)
 
 
 @composite
@@ -93,13 +94,13 @@ def batch_norm(
     states = _running(f, value, channel, name, mean, var)
     if f.training:
         center = f.mean(value, dims)
-        centered = value - along(f, center, value, dims)
-        spread = _variance(f, value, center, dims)
-        _follow(f, states, (center, spread), momentum)
+        centered = value - spread(f, center, value, dims)
+        variance = _variance(f, value, center, dims)
+        _follow(f, states, (center, variance), momentum)
     else:
-        center, spread = states
-        centered = value - along(f, center, value, dims)
-    y = centered * along(f, f.rsqrt(spread + eps), value, dims)
+        center, variance = states
+        centered = value - spread(f, center, value, dims)
+    y = centered * spread(f, f.rsqrt(variance + eps), value, dims)
     parts = [None if v is None else _channels(f, v, value, dims) for v in (scale, shift)]
     return _affine(f.to_dtype(y, narrow.dtype), *parts)
 
@@ -112,7 +113,7 @@ def _variance(f: Builder, x: Value, mean: Value, dims: tuple[int, ...]) -> Value
     the gradient of the variance is known, and x is read once less. Higher derivatives are exact.
     """
     constant = f.stop_gradient(mean)
-    deviation, apart = x - along(f, constant, x, dims), mean - constant
+    deviation, apart = x - spread(f, constant, x, dims), mean - constant
     return f.mean(deviation * deviation, dims) - apart * apart
 
 
@@ -157,7 +158,7 @@ def _update(f: Builder, variable: str, value: Value) -> None:
 def _channels(f: Builder, v: Operand, like: Value, dims: tuple[int, ...]) -> Value:
     """A value per channel, repeated to the shape of `like`."""
     value = f.lift(v, like.dtype)
-    return value if value.rank == 0 else along(f, value, like, dims)
+    return value if value.rank == 0 else spread(f, value, like, dims)
 
 
 def _affine(y: Value, scale: Operand | None, shift: Operand | None) -> Value:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import reduce
+from operator import add
 
 from graphc.ir.builder import Builder, Operand, Value
 from graphc.ir.op import require
@@ -10,7 +12,6 @@ from graphc.ir.registry import array_function, composite
 from graphc.ir.types import BOOL, I32
 from graphc.ops.composites.support import (
     Axis,
-    along,
     count,
     dim_of,
     dims_of,
@@ -21,6 +22,7 @@ from graphc.ops.composites.support import (
 )
 from graphc.ops.ordering import Argmax, Argmin
 from graphc.ops.reduce import ReduceMax, ReduceMin, ReduceSum
+from graphc.ops.rules import spread
 from graphc.ops.slicing import Slice
 
 
@@ -66,7 +68,7 @@ def var(
     narrow = floats(f, x)
     value = widened(f, narrow)
     dims = dims_of("var", axis, value.rank)
-    centered = value - along(f, f.mean(value, dims), value, dims)
+    centered = value - spread(f, f.mean(value, dims), value, dims)
     total = _reduced(f, ReduceSum, centered * centered, dims, keepdims)
     number = count(f, value.type, dims, value)
     less = f.maximum(number - ddof, 0) if ddof else number
@@ -192,7 +194,7 @@ def logsumexp(f: Builder, x: Operand, axis: Axis = None, keepdims: bool = False)
         return value
     top = peak(f, value, dims)
     top = f.select(f.is_finite(top), top, f.zeros_like(top))  # inf - inf is NaN
-    total = f.sum(f.exp(value - along(f, top, value, dims)), dims)
+    total = f.sum(f.exp(value - spread(f, top, value, dims)), dims)
     none = f.eq(total, 0)  # where all are minus infinity, none has a gradient
     y = f.log(f.select(none, f.ones_like(total), total)) + top
     y = f.select(none, f.full_like(y, float("-inf")), y)
@@ -223,7 +225,7 @@ def normalize(f: Builder, x: Operand, axis: Axis = -1, eps: float = 1e-12) -> Va
     value = widened(f, narrow)
     dims = dims_of("normalize", axis, value.rank)
     size = f.maximum(f.sum(value * value, dims), eps * eps)
-    return f.to_dtype(value * along(f, f.rsqrt(size), value, dims), narrow.dtype)
+    return f.to_dtype(value * spread(f, f.rsqrt(size), value, dims), narrow.dtype)
 
 
 @composite
@@ -231,7 +233,4 @@ def global_norm(f: Builder, xs: Iterable[Value]) -> Value:
     """`y = sqrt(sum of the squares of all entries of all xs)`, at least in f32"""
     squares = [f.sum(f.square(widened(f, x))) for x in xs]
     require(len(squares) > 0, "global_norm of no tensors")
-    total = squares[0]
-    for s in squares[1:]:
-        total = total + s
-    return f.sqrt(total)
+    return f.sqrt(reduce(add, squares))

@@ -50,13 +50,6 @@ def kept(f: Builder, y: Value, like: TensorType, dims: tuple[int, ...]) -> Value
     return reshaped(f, y, tuple(1 if i in dims else n for i, n in enumerate(like.shape)))
 
 
-def along(f: Builder, y: Value, like: Value, dims: tuple[int, ...]) -> Value:
-    """`y`, reduced from `like` over `dims`, repeated along them to the shape of `like`."""
-    at = tuple(i for i in range(like.rank) if i not in dims)
-    extents = tuple(None if i in at else like.type.extent(i) for i in range(like.rank))
-    return f.broadcast(y, shape=like.shape, at=at, extents=extents if any(extents) else ())
-
-
 def constant_array(f: Builder, array: Array, dtype: DType) -> Value:
     """A constant tensor; one with equal entries is a broadcast number."""
     if array.size and bool((array == array.flat[0]).all()):

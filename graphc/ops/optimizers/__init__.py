@@ -5,14 +5,15 @@ from graphc.ops.optimizers import (
     hyper,
     loss_scale,
     optimizer,
-    reporting,
     schedules,
+    transforms,
     update_rules,
 )
 from graphc.ops.optimizers.learning_rate import accept_learning_rate
 
 __all__ = [
-    "groups", "hyper", "loss_scale", "optimizer", "reporting", "schedules", "update_rules",
+    "groups", "hyper", "loss_scale", "optimizer", "schedules", "transforms",
+    "update_rules",
 ]  # fmt: skip
 
 accept_learning_rate()

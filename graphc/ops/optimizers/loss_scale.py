@@ -10,6 +10,8 @@ with them.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import reduce
+from operator import add
 
 from graphc.ir.builder import Builder, Value
 from graphc.ir.graph import Variable
@@ -84,11 +86,7 @@ class LossScale(Transform):
 
     def _overflows(self, f: Builder, grads: Iterable[Value]) -> Value:
         """How many entries of all gradients are not finite: one number for the whole mesh."""
-        counts = [f.sum(f.to_dtype(f.not_(f.is_finite(g)), F32)) for g in grads]
-        total = counts[0]
-        for count in counts[1:]:
-            total = total + count
-        return total
+        return reduce(add, [f.sum(f.to_dtype(f.not_(f.is_finite(g)), F32)) for g in grads])
 
     def _follow(self, f: Builder, finite: Value, step: Value) -> None:
         """The scale and the counts of updates after this step."""

@@ -21,7 +21,7 @@ from graphc.ir.types import F32, F64, DType, TensorType
 from graphc.ir.value import InGraph
 from graphc.ops.optimizers.patterns import Patterns, check_used, is_named, patterns
 from graphc.ops.optimizers.schedules import Rate, Schedule, check_numbers
-from graphc.ops.sparse import Gradient, Rows, densified, entries, mapped
+from graphc.ops.sparse import Gradient, Rows, densified, mapped
 from graphc.support.dataclass import dataclass
 
 Values: TypeAlias = dict[str, Value]
@@ -56,19 +56,21 @@ class Moment:
             case _:
                 return rate
 
+    def fitted(self, rate: float | Value, dtype: DType) -> float | Value:
+        """A number, or an f64 scalar in another dtype."""
+        return self.f.to_dtype(rate, dtype) if isinstance(rate, Value) else rate
+
     def scale(self, x: Value, by: float | Value) -> Value:
         """`x` times a number or an f64 scalar, in the dtype of x."""
-        return x * (self.f.to_dtype(by, x.dtype) if isinstance(by, Value) else by)
+        return x * self.fitted(by, x.dtype)
 
     def times(self, by: float | Value, x: Value) -> Value:
         """A number or an f64 scalar times `x`, in the dtype of x."""
-        return (self.f.to_dtype(by, x.dtype) if isinstance(by, Value) else by) * x
+        return self.fitted(by, x.dtype) * x
 
     def within(self, x: Value, low: float | Value, high: float | Value) -> Value:
         """`x`, but at least `low` and at most `high`: numbers, or f64 scalars."""
-        f, t = self.f, x.dtype
-        ends = [f.to_dtype(end, t) if isinstance(end, Value) else end for end in (low, high)]
-        return f.clip(x, *ends)
+        return self.f.clip(x, self.fitted(low, x.dtype), self.fitted(high, x.dtype))
 
     def scaled(self, g: Gradient, by: float | Value) -> Gradient:
         """`scale` of a gradient, which may be rows."""
@@ -265,67 +267,7 @@ class PerVariable(Optimizer):
         """
 
 
-# -- transforms ----------------------------------------------------------------------------------
-
-
-@record
-@dataclass(frozen=True)
-class ClipByGlobalNorm(Transform):
-    """`g *= max_norm / max(|all gradients|, max_norm)` (Pascanu, Mikolov, Bengio 2012)"""
-
-    max_norm: Rate
-
-    def takes_rows(self, at: Moment, name: str) -> bool:
-        return True  # rows are joined: the squares of their entries are those of the table's
-
-    def moves(self, at: Moment, given: Gradients, slots: Slots) -> tuple[Gradients, Slots]:
-        norm = at.f.global_norm(map(entries, given.values()))
-        limit = at.rate(self.max_norm)
-        limit = at.f.to_dtype(limit, norm.dtype) if isinstance(limit, Value) else limit
-        factor = limit / at.f.maximum(norm, limit)
-        return {v: at.scaled(g, factor) for v, g in given.items()}, {v: {} for v in given}
-
-
-@record
-@dataclass(frozen=True)
-class ClipByValue(Transform):
-    """`g = min(max(g, -limit), limit)`, entry by entry"""
-
-    limit: Rate
-
-    def takes_rows(self, at: Moment, name: str) -> bool:
-        return True
-
-    def moves(self, at: Moment, given: Gradients, slots: Slots) -> tuple[Gradients, Slots]:
-        limit = at.rate(self.limit)
-
-        def clipped(x: Value) -> Value:
-            return at.within(x, -limit, limit)
-
-        return {v: mapped(g, clipped) for v, g in given.items()}, {v: {} for v in given}
-
-
-@record
-@dataclass(frozen=True)
-class Ema(Transform):
-    """`ema = decay * ema + (1 - decay) * p`, with the new p; the slot starts from the first p
-
-    The average of the weights is in the slot `ema` (Polyak, Juditsky 1992).
-    """
-
-    decay: Rate = 0.999
-    slot_names: ClassVar[tuple[str, ...]] = ("ema",)
-    watches = True
-
-    def moves(self, at: Moment, given: Gradients, slots: Slots) -> tuple[Gradients, Slots]:
-        first = at.f.eq(at.step, 0)
-        new: Slots = {}
-        for v, move in given.items():
-            p = at.params[v]
-            average = at.f.where(first, p, slots[v]["ema"])
-            behind = p + densified(move) - average
-            new[v] = {"ema": average + at.times(1 - at.rate(self.decay), behind)}
-        return given, new
+# -- chains -----------------------------------------------------------------------------------
 
 
 @record
