@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from graphc.cli.options import Command, added, keep
+from graphc.cli.options import keep, together
 
 if TYPE_CHECKING:
     from graphc.frontend.module import Module
@@ -25,7 +25,7 @@ def _read(context: click.Context, option: click.Parameter, value: Any) -> None:
     keep(context, option, value)
 
 
-OPTIONS = (
+budget_options = together(
     click.option(
         "--deny", multiple=True, metavar="BUDGET", expose_value=False, callback=_read,
         help="Fail if a step has such a collective: 'all_gather > 8MB', 'any >= 1MiB', or "
@@ -37,11 +37,6 @@ OPTIONS = (
         help="Fail if a device sends more than this in a step, such as 50MB.",
     ),
 )  # fmt: skip
-
-
-def budget_options(command: Command) -> Command:
-    """Add the options to a command; `check_chosen_budgets` reads them."""
-    return added(command, OPTIONS)
 
 
 def has_budgets() -> bool:

@@ -11,10 +11,12 @@ import click
 
 from graphc.cli import completion
 from graphc.cli.budgets import budget_options, check_chosen_budgets, has_budgets
+from graphc.cli.data_files import module_data
 from graphc.cli.job import CommandJob, in_job, transport_option
 from graphc.cli.launch import Launchable, several_launch_options
 from graphc.cli.options import seed_option
 from graphc.cli.printing import in_json, shown_warnings
+from graphc.support.dataclass import dataclass
 
 if TYPE_CHECKING:
     from graphc.frontend.module import DataSpec, Module
@@ -93,21 +95,14 @@ def check_command(
 
     with shown_warnings():
         module = load_module(file, seed=seed or 0)
-        data = _data(module)
+        spec = _spec(module)
+        data = module_data(module, spec)
         chosen = _strategies(
             templates, _numbers("--devices", devices), _numbers("--accumulate", accumulate)
         )
         _check_budgets(module, chosen)
-        given = _backends(backends)
-        if bits:
-            grid = slots, tiles
-            together = "all" not in backends
-            rows = _bits(
-                running, module, data, chosen, steps, given, grid, switch, together, as_json
-            )
-        else:
-            rows = _rounding(running, module, data, chosen, steps, given, as_json)
-        marks = set(rows)
+        work = _Check(running, module, spec, data, chosen, steps, backends, as_json)
+        marks = set(work.bits(slots, tiles, switch) if bits else work.rounding())
     if "FAIL" in marks or ("NaN" in marks and not allow_nan):
         raise click.exceptions.Exit(1)
 
@@ -121,49 +116,84 @@ def _check_budgets(module: Module, chosen: Sequence[Strategy]) -> None:
             check_chosen_budgets(compile_module(module, strategy), module, strategy)
 
 
-def _spec(module: Module) -> DataSpec | None:
+def _spec(module: Module) -> DataSpec:
     """The data to check with: what is trained on; where nothing is, the test data will do."""
-    spec = module.data.get("train")
-    return spec if spec or module.learns else module.data.get("test")
-
-
-def _data(module: Module) -> Dataset:
-    from graphc.runtime.data.dataset import load
     from graphc.support.errors import GraphcError
 
-    spec = _spec(module)
+    spec = module.data.get("train")
+    spec = spec if spec or module.learns else module.data.get("test")
     if spec is None:
         raise GraphcError("G0607", "the program names no data to check with")
-    types = {name: node.tensor for name, node in module.train.inputs.items()}
-    return load(spec.kind, spec.path, types, spec.origin)
+    return spec
 
 
-def _backends(names: Sequence[str]) -> list[str]:
-    from graphc.runtime.backends.plugins import backends
+@dataclass(frozen=True)
+class _Check:
+    """A program with its data, what it is checked under, and how rows are printed.
 
-    if "all" not in names:
-        return list(dict.fromkeys(names))
-    return [plugin.name for plugin in backends() if plugin.available]
+    named: backends; 'all' is every one that is available
+    """
 
+    running: CommandJob
+    module: Module
+    spec: DataSpec
+    data: Dataset
+    strategies: Sequence[Strategy]
+    steps: int
+    named: Sequence[str]
+    as_json: bool
 
-def _rounding(
-    running: CommandJob, module: Module, data: Dataset, chosen: Sequence[Strategy], steps: int,
-    backends: Sequence[str], as_json: bool,
-) -> Iterator[str]:  # fmt: skip
-    """Print a row per strategy and backend; yield the mark of each row."""
-    from graphc.testing.equivalence import check_strategies
+    @property
+    def backends(self) -> list[str]:
+        from graphc.runtime.backends.plugins import backends
 
-    spec = _spec(module)
-    assert spec is not None
-    for backend in backends:
-        rows = check_strategies(
-            module, chosen, data, spec.batch, steps, backend, spec.shuffle_seed, running.transport
-        )
-        for row in rows:
-            running.echo(
-                in_json(asdict(row) | {"equal": row.equal}) if as_json else _rounding_line(row)
-            )
-            yield _mark(row.equal, row.spoiled)
+        if "all" not in self.named:
+            return list(dict.fromkeys(self.named))
+        return [plugin.name for plugin in backends() if plugin.available]
+
+    def rounding(self) -> Iterator[str]:
+        """Print a row per strategy and backend; yield the mark of each row."""
+        from graphc.testing.equivalence import check_strategies
+
+        spec, transport = self.spec, self.running.transport
+        for backend in self.backends:
+            for row in check_strategies(
+                self.module, self.strategies, self.data, spec.batch, self.steps, backend,
+                spec.shuffle_seed, transport,
+            ):  # fmt: skip
+                values = asdict(row) | {"equal": row.equal}
+                self.running.echo(in_json(values) if self.as_json else _rounding_line(row))
+                yield _mark(row.equal, row.spoiled)
+
+    def bits(self, slots: int, tiles: int | None, switch: bool) -> Iterator[str]:
+        """Print a row per strategy and backend, a summary per backend; yield the mark of each row.
+
+        Backends that are named one by one must have one hash.
+        """
+        from graphc.strategies import Reproducible
+        from graphc.testing.bits_check import BitsCheck, tiles_for
+        from graphc.testing.equivalence import take
+
+        batches = take(self.data, self.spec.batch, self.steps, self.spec.shuffle_seed)
+        grid = Reproducible(slots, tiles or tiles_for(self.strategies))
+        check = BitsCheck(self.module, grid, batches)
+        check.transport = self.running.transport
+        every: list[BitsRow] = []
+        for backend in self.backends:
+            rows = []
+            for row in check.rows(self.strategies, backend, switch):
+                rows.append(row)
+                values = asdict(row) | {"same": row.same}
+                self.running.echo(in_json(values) if self.as_json else _line(row))
+                yield _mark(row.same, row.spoiled)
+            every += rows
+            if not self.as_json:
+                self.running.echo(_summary(rows, self.steps))
+        if "all" not in self.named and len(self.backends) > 1:
+            differ, text = _between(every)
+            if not self.as_json or differ:
+                self.running.echo(text, err=self.as_json)
+            yield "FAIL" if differ else "ok"
 
 
 def _mark(equal: bool, spoiled: str) -> str:
@@ -187,42 +217,6 @@ def _rounding_line(row: ComparisonRow) -> str:
 def _below(text: str) -> str:
     """The text as an indented line below a row; nothing for an empty text."""
     return f"\n     {text}" if text else ""
-
-
-def _bits(
-    running: CommandJob, module: Module, data: Dataset, chosen: Sequence[Strategy], steps: int,
-    backends: Sequence[str], grid: tuple[int, int | None], switch: bool, together: bool,
-    as_json: bool,
-) -> Iterator[str]:  # fmt: skip
-    """Print a row per strategy and backend, a summary per backend; yield the mark of each row.
-
-    together: whether the backends must have one hash
-    """
-    from graphc.strategies import Reproducible
-    from graphc.testing.bits_check import BitsCheck, tiles_for
-    from graphc.testing.equivalence import take
-
-    slots, tiles = grid
-    spec = _spec(module)
-    assert spec is not None
-    batches = take(data, spec.batch, steps, spec.shuffle_seed)
-    check = BitsCheck(module, Reproducible(slots, tiles or tiles_for(chosen)), batches)
-    check.transport = running.transport
-    every: list[BitsRow] = []
-    for backend in backends:
-        rows = []
-        for row in check.rows(chosen, backend, switch):
-            rows.append(row)
-            running.echo(in_json(asdict(row) | {"same": row.same}) if as_json else _line(row))
-            yield _mark(row.same, row.spoiled)
-        every += rows
-        if not as_json:
-            running.echo(_summary(rows, steps))
-    if together and len(backends) > 1:
-        differ, text = _between(every)
-        if not as_json or differ:
-            running.echo(text, err=as_json)
-        yield "FAIL" if differ else "ok"
 
 
 def _between(rows: Iterable[BitsRow]) -> tuple[bool, str]:

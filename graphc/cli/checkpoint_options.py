@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from graphc.cli.options import Command, added
+from graphc.cli.options import together
 
 if TYPE_CHECKING:
     from graphc.runtime.checkpoints.saver import Checkpoints, Saver
     from graphc.runtime.trainer import Trainer
 
-OPTIONS = (
+checkpoint_options = together(
     click.option(
         "--checkpoint", type=click.Path(path_type=Path), metavar="DIR",
         help="Write checkpoints into this folder while training, each a folder of its own: "
@@ -30,11 +30,6 @@ OPTIONS = (
         help="Keep the newest K checkpoints of this training; those of others stay. Default: all.",
     ),
 )  # fmt: skip
-
-
-def checkpoint_options(command: Command) -> Command:
-    """Add the options to a command."""
-    return added(command, OPTIONS)
 
 
 def checkpoints(folder: Path | None, every: int | None, keep: int | None) -> Checkpoints | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from graphc.cli import completion
-from graphc.cli.data_files import no_training_data
+from graphc.cli.data_files import module_data, no_training_data
 from graphc.cli.file_arguments import OutputPath
 from graphc.cli.options import backend_option, bytes_of, seed_option
 from graphc.cli.printing import in_json, shown_warnings
@@ -110,7 +110,6 @@ def parse_slow(texts: Sequence[str]) -> dict[int, float]:
 def _batches(module: Module, steps: int) -> Sequence[Batch]:
     """The batches of the steps. Raises G0607 if the program names no data, G0819 if it can't learn,
     G0606 if there is no example."""
-    from graphc.runtime.data.dataset import load
     from graphc.support.errors import GraphcError
     from graphc.testing.equivalence import take
 
@@ -120,9 +119,7 @@ def _batches(module: Module, steps: int) -> Sequence[Batch]:
         raise GraphcError("G0819", text, help="write `minimize loss with sgd(0.1)`")
     if spec is None:
         raise no_training_data()
-    types = {name: node.tensor for name, node in module.train.inputs.items()}
-    data = load(spec.kind, spec.path, types, spec.origin)
-    batches = take(data, spec.batch, steps, spec.shuffle_seed)
+    batches = take(module_data(module, spec), spec.batch, steps, spec.shuffle_seed)
     if not batches:
         raise GraphcError("G0606", "there is no example to train on")
     return batches

@@ -11,6 +11,7 @@ import click
 from graphc.support.errors import GraphcError
 
 if TYPE_CHECKING:
+    from graphc.frontend.module import DataSpec, Module
     from graphc.ir.types import TensorType
     from graphc.plan.plan import Plan
     from graphc.runtime.data.dataset import Dataset
@@ -38,6 +39,14 @@ def load_data(plan: Plan, name: str) -> tuple[Dataset, dict[str, Any]] | None:
         raise GraphcError("G0507", "the plan lacks program 'evaluate'", help="compile it again")
     program = plan.training if name == "train" else plan.programs["evaluate"]
     return load(spec["kind"], spec["path"], program.inputs), spec
+
+
+def module_data(module: Module, spec: DataSpec) -> Dataset:
+    """The dataset of a .gc file that it specifies so."""
+    from graphc.runtime.data.dataset import load
+
+    types = {name: node.tensor for name, node in module.train.inputs.items()}
+    return load(spec.kind, spec.path, types, spec.origin)
 
 
 def training_data(plan: Plan) -> tuple[Dataset, dict[str, Any]]:

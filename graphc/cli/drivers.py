@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from graphc.cli.options import Command, added, keep
+from graphc.cli.options import keep, together
 
 if TYPE_CHECKING:
     from graphc.runtime.asynchronous.drivers import DriverPlugin
 
-OPTIONS = (
+driver_options = together(
     click.option(
         "--driver", default="threads", show_default=True, expose_value=False, callback=keep,
         help="Where the servers and workers of an asynchronous strategy run: threads of this "
@@ -29,11 +29,6 @@ OPTIONS = (
         "All machines of a cluster must have it. Default: a temporary one.",
     ),
 )  # fmt: skip
-
-
-def driver_options(command: Command) -> Command:
-    """Add the options to a command; `chosen_driver` reads them."""
-    return added(command, OPTIONS)
 
 
 def chosen_driver() -> str | DriverPlugin:

@@ -9,8 +9,7 @@ import click
 
 from graphc.cli.file_arguments import OutputPath
 from graphc.cli.given_step import GivenStep, plan_of
-from graphc.cli.imports import import_option
-from graphc.cli.options import seed_option
+from graphc.cli.options import import_option, seed_option
 from graphc.cli.printing import shown_warnings
 from graphc.cli.start_options import FirstValues, start_options
 

@@ -15,6 +15,7 @@ from graphc.support.files import check_writable
 
 if TYPE_CHECKING:
     from graphc.plan.plan import Plan
+    from graphc.runtime.profiling.profile import Profile
     from graphc.runtime.trainer import Trainer
 
 MAX_TEXT = 1 << 28  # the largest graph in text form, in bytes
@@ -102,3 +103,22 @@ def saved(trainer: Trainer, path: Path | None) -> Iterator[None]:
     if path is not None:
         with Uninterrupted():
             trainer.save(path)
+
+
+def write_trace(trainer: Trainer, path: Path | None) -> None:
+    """Write the trace of a training that `graphc run --trace` recorded."""
+    if path is None:
+        return
+    from graphc.runtime.profiling.traced_run import TracedTrainer
+
+    assert isinstance(trainer, TracedTrainer)
+    if trainer.recorded is None:
+        click.echo(f"note: {path} is not written: fewer than two steps were made", err=True)
+    else:
+        write_profile(trainer.recorded, path)
+
+
+def write_profile(found: Profile, path: Path | None) -> None:
+    """Write the trace of recorded steps, and say where it is."""
+    if path is not None:
+        click.echo(f"wrote {found.trace(path)}: open it in ui.perfetto.dev", err=True)

@@ -11,7 +11,7 @@ import click
 
 from graphc.cli import completion
 from graphc.cli.budgets import check_chosen_budgets
-from graphc.cli.options import added, bytes_of
+from graphc.cli.options import bytes_of, together
 from graphc.cli.printing import shown_warnings
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def step_options(command: Callable[..., None]) -> Callable[..., None]:
     ) -> None:
         command(step=GivenStep(file, strategy, order, sparse), **options)
 
-    return added(run, [file_argument, strategy_option, order_option, sparse_option])
+    return together(file_argument, strategy_option, order_option, sparse_option)(run)
 
 
 def plan_of(

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from graphc.cli.options import Command, added
+from graphc.cli.options import together
 
 HASH = re.compile(rb'(?:one hash: |"hash": ")([0-9a-f]{64})')  # in what `check --bits` prints
 
@@ -33,7 +33,11 @@ COUNTS = click.option(
     help="Processes that --launch starts on each host. Several numbers are as many jobs, one after "
     "the other: with --bits, all of them must end with one hash. Default: 1.",
 )  # fmt: skip
-OPTIONS = (
+ONE_COUNT = click.option(
+    "-n", "processes", type=click.IntRange(1, MOST),
+    help="Processes that --launch starts on each host. Default: 1.",
+)  # fmt: skip
+PLACES = (
     click.option(
         "--launch", type=click.Choice(["mpi"]),
         help="Start several processes, by the mpiexec of Open MPI or MPICH, and watch them.",
@@ -41,10 +45,8 @@ OPTIONS = (
     click.option(
         "--hosts", metavar="A,B", help="Hosts on which --launch starts processes. Default: this."
     ),
-    click.option(
-        "-n", "processes", type=click.IntRange(1, MOST),
-        help="Processes that --launch starts on each host. Default: 1.",
-    ),
+)  # fmt: skip
+PATIENCE = (
     click.option(
         "--heartbeat", type=click.FloatRange(0.5), metavar="SECONDS",
         help="With --launch: a process that is silent for longer is frozen. Default: 5.",
@@ -60,21 +62,11 @@ RESTARTS = click.option(
 )  # fmt: skip
 NAMES = ("launch", "hosts", "processes", "heartbeat", "deadline", "restarts")
 
-
-def launch_options(command: Command) -> Command:
-    """The options of --launch, for a command of the class Launchable."""
-    return added(command, OPTIONS)
-
-
-def restarting_launch_options(command: Command) -> Command:
-    """The same, for a command that writes checkpoints."""
-    return launch_options(RESTARTS(command))
-
-
-def several_launch_options(command: Command) -> Command:
-    """The same, for a command of which one job after the other runs with other numbers."""
-    one = OPTIONS[NAMES.index("processes")]
-    return added(command, [COUNTS if option is one else option for option in OPTIONS])
+# For commands of the class Launchable: the plain ones, those that write checkpoints, and those of
+# which one job after the other runs, with other numbers of processes.
+launch_options = together(*PLACES, ONE_COUNT, *PATIENCE)
+restarting_launch_options = together(launch_options, RESTARTS)
+several_launch_options = together(*PLACES, COUNTS, *PATIENCE)
 
 
 class Launchable(click.Command):

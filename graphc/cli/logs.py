@@ -9,7 +9,7 @@ import click
 
 from graphc.cli.file_arguments import OutputPath
 from graphc.cli.job import is_silent
-from graphc.cli.options import Command, added
+from graphc.cli.options import together
 
 if TYPE_CHECKING:
     from graphc.runtime.callbacks.base import Callback
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MUCH = 0.2  # of the time of a training: evaluation that takes more is told, if it takes
 LONG = 1.0  # more seconds than this
 
-OPTIONS = (
+log_options = together(
     click.option(
         "--log", type=OutputPath(), metavar="FILE",
         help="Write the metrics of every epoch: to a .csv file, or, as lines of JSON, to a .jsonl "
@@ -40,11 +40,6 @@ OPTIONS = (
         "would have to wait.",
     ),
 )  # fmt: skip
-
-
-def log_options(command: Command) -> Command:
-    """Add the options to a command."""
-    return added(command, OPTIONS)
 
 
 def log_callbacks(log: Path | None, tensorboard: Path | None) -> list[Callback]:

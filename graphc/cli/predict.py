@@ -16,25 +16,19 @@ import click
 from graphc.cli.data_files import data_option, examples_to_run
 from graphc.cli.file_arguments import OutputPath, check_not_read
 from graphc.cli.given_step import GivenStep, file_argument, plan_of, strategy_option
-from graphc.cli.imports import import_option
 from graphc.cli.job import CommandJob, in_job, transport_option
 from graphc.cli.launch import Launchable, launch_options
-from graphc.cli.options import Command, added, backend_option, seed_option
+from graphc.cli.options import backend_option, import_option, seed_option, together
 from graphc.cli.printing import in_json, shown_warnings
 from graphc.cli.start_options import FirstValues, start_options
 
 if TYPE_CHECKING:
     from graphc.runtime.trainer import Trainer
 
-OPTIONS = (
+forward_options = together(
     file_argument, strategy_option, data_option, start_options, seed_option, backend_option,
-    transport_option, import_option,
+    transport_option, import_option, launch_options,
 )  # fmt: skip
-
-
-def forward_options(command: Command) -> Command:
-    """Add the argument and the options that both commands have."""
-    return added(launch_options(command), OPTIONS)
 
 
 @click.command("predict", cls=Launchable)

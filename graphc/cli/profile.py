@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from graphc.cli.data_files import training_data
-from graphc.cli.file_arguments import OutputPath, check_learns
+from graphc.cli.file_arguments import OutputPath, check_learns, write_profile
 from graphc.cli.given_step import GivenStep, plan_of, step_options
-from graphc.cli.imports import import_option
 from graphc.cli.job import CommandJob, in_job, transport_option
-from graphc.cli.options import backend_option, seed_option
+from graphc.cli.options import backend_option, import_option, seed_option
 from graphc.cli.printing import in_json
 from graphc.cli.start_options import FirstValues, start_options
-from graphc.cli.traces import write_profile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,12 +14,19 @@ from graphc.cli.data_files import load_data, no_training_data
 from graphc.cli.drivers import chosen_driver, driver_options
 from graphc.cli.file_arguments import OutputPath
 from graphc.cli.given_step import GivenStep, plan_of, step_options
-from graphc.cli.hypers import hyper_option, set_hypers
-from graphc.cli.imports import import_option
 from graphc.cli.job import CommandJob, in_job, transport_option
 from graphc.cli.launch import Launchable, restarting_launch_options
 from graphc.cli.logs import log_options
-from graphc.cli.options import backend_option, bucket_option, bytes_of, peak_option, seed_option
+from graphc.cli.options import (
+    backend_option,
+    bucket_option,
+    bytes_of,
+    hyper_option,
+    import_option,
+    peak_option,
+    seed_option,
+    set_hypers,
+)
 from graphc.cli.printing import in_json, shown_warnings
 from graphc.cli.start_options import FirstValues, start_options
 from graphc.cli.training_report import in_words, training_report
@@ -104,9 +111,14 @@ def run_command(
     ray runs its servers and workers as processes of their own, which may be killed at any time.
     """
     from graphc.cli.checkpoint_options import checkpointed, checkpoints
-    from graphc.cli.file_arguments import check_learns, check_not_read, check_outputs, saved
+    from graphc.cli.file_arguments import (
+        check_learns,
+        check_not_read,
+        check_outputs,
+        saved,
+        write_trace,
+    )
     from graphc.cli.logs import evaluation, log_callbacks, test_metrics, warn_of_cost
-    from graphc.cli.traces import write_trace
 
     if epochs and steps:
         raise click.UsageError("give --epochs or --steps, not both")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from graphc.cli.options import added
+from graphc.cli.options import together
 from graphc.cli.printing import shown_warnings
 from graphc.runtime.transports.processes import ALONE, Processes
 from graphc.support.dataclass import dataclass
@@ -114,4 +114,4 @@ def start_options(command: Callable[..., None]) -> Callable[..., None]:
     ) -> None:  # fmt: skip
         command(start=FirstValues(resume, load, load_names, load_rounded), **options)
 
-    return added(run, OPTIONS)
+    return together(*OPTIONS)(run)
