@@ -7,6 +7,7 @@ from typing import Any
 
 from graphc.comparison.candidates import Measured
 from graphc.comparison.recommend import Recommendation, common_seconds
+from graphc.support.tables import aligned
 from graphc.support.units import size_text, time_text
 
 HEAD = ("candidate", "devices", "a step", "rounds", "memory", "sent", "error", "loss")
@@ -18,11 +19,7 @@ def table(measured: Sequence[Measured], advice: Recommendation, steps: int) -> s
     at = None if all(m.same_steps for m in ran) else common_seconds(ran)
     head = (*HEAD, f"loss at {time_text(at)}") if at else HEAD
     rows = [head, *(_cells(m, at) for m in ran)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip()
-        for row in rows
-    ]
+    lines = aligned(rows, range(1, len(head)))
     return "\n".join([*lines, *_notes(measured, steps), "", *_advice(advice)])
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 import onnx
@@ -105,7 +104,7 @@ class _Exporter:
 
     def _translate(self, node: Node) -> None:
         path = f"{node.scope}/{node.name}" if node.scope else node.name
-        self.g.place = path, _place(node)
+        self.g.place = path, node.origin.short if node.origin else ""
         if isinstance(node.op, Broadcast):
             self.small[node.name] = self._unsqueezed(node.op, node)
             return
@@ -153,9 +152,3 @@ class _Exporter:
             made = self.g.op("Identity", value)
             self.g.rename(made, name, len(self.g.nodes) - 1)
         return self._info(name, self.graph[x].type)
-
-
-def _place(node: Node) -> str:
-    """The file, without its folder, and the line that a node comes from."""
-    span = node.origin
-    return f"{PurePath(span.file).name}:{span.line}" if span else ""

@@ -12,7 +12,7 @@ from graphc.ops.collective import Conversion
 from graphc.support.dataclass import dataclass
 from graphc.text.printer import (
     fields_text,
-    placement_text,
+    placed_text,
     type_text,
     value_name,
     value_text,
@@ -185,9 +185,7 @@ def lines_of(node: Node) -> tuple[str, ...]:
     name, t = value_name(node.name), node.type
     bare = type_text(t.bare())
     lines = [name, bare] if node.op.source else [name, call_of(node), bare]
-    if t.placement.states:
-        lines.append(placement_text(t.placement))
-    return tuple(clean(line) for line in lines)
+    return tuple(clean(line) for line in (*lines, placed_text(t)) if line)
 
 
 def call_of(node: Node) -> str:

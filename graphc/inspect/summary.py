@@ -9,6 +9,7 @@ from xml.sax.saxutils import escape
 from graphc.lowering.program.instructions import Buffer
 from graphc.plan.plan import Plan
 from graphc.support.dataclass import dataclass
+from graphc.support.tables import aligned
 
 MOST = 40  # rows of a table; of more variables, those of a layer share a row
 KINDS = {
@@ -17,6 +18,7 @@ KINDS = {
     "hyper": ("hyperparameter", "hyperparameters"), "outer": ("global copy", "global copies"),
 }  # fmt: skip
 HEAD = ("variable", "shape", "dtype", "numbers", "bytes on a device")
+NUMBERS = (3, 4)  # columns of the head
 
 
 @dataclass(frozen=True)
@@ -43,9 +45,7 @@ class Summary:
     notes: tuple[str, ...]
 
     def __str__(self) -> str:
-        table = [HEAD, *(row.cells for row in self.rows)]
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        lines = [_line(cells, widths) for cells in table]
+        lines = list(aligned([HEAD, *(row.cells for row in self.rows)], NUMBERS))
         rule = "-" * max(map(len, lines))
         body = [lines[0], rule, *lines[1:], rule] if self.rows else []
         return "\n".join([self.title, *body, *self.notes])
@@ -62,15 +62,9 @@ class Summary:
         return f"<b>{escape(self.title)}</b>{table}{notes}"
 
 
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    """A row of the table: text to the left, numbers to the right."""
-    pairs = list(zip(cells, widths, strict=True))
-    return "  ".join([*(c.ljust(n) for c, n in pairs[:3]), *(c.rjust(n) for c, n in pairs[3:])])
-
-
 def summary(plan: Plan) -> Summary:
     """The summary of a plan: its params and states by name, and totals of all kinds."""
-    held = _held(plan)
+    held = list(variable_buffers(plan).values())
     shown = [b for b in held if plan.variables[b.name].kind in ("param", "state")]
     rows = [_row(b.name, [b]) for b in shown] if len(shown) <= MOST else _by_layer(shown)
     devices = f"{plan.devices} device{'s' * (plan.devices != 1)}"
@@ -79,12 +73,11 @@ def summary(plan: Plan) -> Summary:
     )
 
 
-def _held(plan: Plan) -> list[Buffer]:
-    """The buffers of the variables, each once; servers hold what workers don't."""
-    found: dict[str, Buffer] = {}
-    for program in (*plan.servers, plan.training):
-        found |= {b.name: b for b in program.buffers if b.kind == "variable"}
-    return [found[name] for name in plan.variables if name in found]
+def variable_buffers(plan: Plan) -> dict[str, Buffer]:
+    """The buffers of the variables, by name; servers hold what workers don't."""
+    programs = (*plan.servers, plan.training)
+    found = {b.name: b for p in programs for b in p.buffers if b.kind == "variable"}
+    return {name: found[name] for name in plan.variables if name in found}
 
 
 def _row(name: str, buffers: Sequence[Buffer]) -> SummaryRow:

@@ -15,7 +15,7 @@ from graphc.inspect.scene import clean
 from graphc.ir.dims import parse_rule
 from graphc.ir.graph import Graph, Node
 from graphc.support.dataclass import dataclass
-from graphc.text.printer import fields_text, placement_text, type_text, value_text
+from graphc.text.printer import fields_text, placed_text, type_text, value_text
 
 NOTHING = {"bytes": 0, "multiply_adds": 0}  # of what is no value
 
@@ -105,7 +105,7 @@ def _facts(graph: Graph, node: Node) -> dict[str, str | int]:
         "op": node.op.name,
         "attributes": fields_text(node.op),
         "type": type_text(node.type.bare()),
-        "placement": placement_text(node.type.placement) if node.type.placement.states else "",
+        "placement": placed_text(node.type),
         "because": str(node.because or ""),
         "origin": str(node.origin or ""),
     }

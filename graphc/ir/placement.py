@@ -334,16 +334,13 @@ def capacity(count: int, sizes: Iterable[int], widths: Iterable[int] = ()) -> in
     return count
 
 
-def local_shape(
-    t: TensorType, mesh: Mesh, over: tuple[str, ...] = ("space", "time")
-) -> tuple[int, ...]:
-    """The padded shape of one shard of `t`, split along the axes that run over `over`."""
+def local_shape(t: TensorType, mesh: Mesh) -> tuple[int, ...]:
+    """The padded shape of one shard of `t`."""
     shape = list(t.shape)
     for dim in range(len(shape)):
         extent = t.extent(dim)
         cut = t.placement.cuts(dim, extent is not None)
-        axes = [a for a in map(mesh.axis, cut) if a.over in over]
-        if axes:
+        if axes := [mesh.axis(name) for name in cut]:
             unit = extent.unit if extent else 1
             count = shape[dim] // unit
             widths = mesh.widths(count, [a.name for a in axes], extent is not None)

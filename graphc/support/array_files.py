@@ -118,13 +118,12 @@ def _header(member: IO[bytes] | ZipExtFile, name: str) -> ArrayHeader:
     return ArrayHeader(tuple(map(int, shape)), dtype, member.tell(), "F" if fortran else "C")
 
 
-def write_npz(path: str | Path, arrays: Mapping[str, Array], code: str = "G0512") -> None:
+def write_npz(path: str | Path, arrays: Mapping[str, Array]) -> None:
     """Write an .npz file, whole or not at all; equal arrays give equal bytes.
 
-    bf16, which NumPy's files don't have, is written as f32. Raises an error with this code if the
-    file can't be written.
+    bf16, which NumPy's files don't have, is written as f32. Raises G0512 if that fails.
     """
-    with writing(path, code), replaced(path) as file, ZipFile(file, "w") as archive:
+    with writing(path), replaced(path) as file, ZipFile(file, "w") as archive:
         for name, array in arrays.items():
             plain = array.astype(np.float32) if array.dtype.kind == "V" else array
             entry = ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0))

@@ -39,7 +39,13 @@ class Span:
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.col}"
 
+    @property
+    def short(self) -> str:
+        """`file:line`, without the folders."""
+        return f"{self.file.rpartition('/')[2]}:{self.line}"
 
+
+LONGEST, WIDEST = 1_000, 100  # characters of a message, and of a line of a source
 SOURCES = (".gc", ".gir", ".py")
 _SOURCES: dict[str, list[str]] = {}
 
@@ -178,19 +184,19 @@ def _excerpt(span: Span, arrow: str, mark: str) -> list[str]:
     ]
 
 
-def _shortened(text: str, most: int = 1_000) -> str:
+def _shortened(text: str) -> str:
     """The text without its middle if it is very long, and with unprintable characters replaced."""
-    if len(text) > most:
-        text = f"{text[: most // 2]} ... {text[-most // 2 :]}"
+    if len(text) > LONGEST:
+        text = f"{text[: LONGEST // 2]} ... {text[-LONGEST // 2 :]}"
     return "\n".join(_printable(line) for line in text.split("\n"))
 
 
-def _clip(text: str, col: int, width: int = 100) -> tuple[str, int]:
+def _clip(text: str, col: int) -> tuple[str, int]:
     """A very long line cut around `col`, so that one line of 10 MB does not fill the screen."""
-    if len(text) <= width:
+    if len(text) <= WIDEST:
         return text, col
-    start = max(0, min(col - width // 2, len(text) - width))
-    return text[start : start + width], col - start
+    start = max(0, min(col - WIDEST // 2, len(text) - WIDEST))
+    return text[start : start + WIDEST], col - start
 
 
 def _printable(text: str) -> str:

@@ -187,7 +187,7 @@ def type_text(t: TensorType) -> str:
     else:
         dims = ",".join(map(str, t.shape))
     text = f"{t.dtype.name}[{dims}]"
-    return f"{text} {placement_text(t.placement)}" if t.placement.states else text
+    return f"{text} {placed_text(t)}".rstrip()
 
 
 def extent_text(e: Extent) -> str:
@@ -198,6 +198,11 @@ def extent_text(e: Extent) -> str:
 def placement_text(placement: Placement) -> str:
     """`{data:S(0), turn:P}`"""
     return "{" + ", ".join(f"{name_text(a)}:{s}" for a, s in placement.states) + "}"
+
+
+def placed_text(t: TensorType) -> str:
+    """Where a value lies; '' if every device has all of it."""
+    return placement_text(t.placement) if t.placement.states else ""
 
 
 # -- values -------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping
+from typing import TypeVar
 
 from graphc.inspect.difference.matching import computed, inverse, match_nodes, root, roots
 from graphc.inspect.difference.sides import ComparedStep
@@ -11,6 +12,8 @@ from graphc.ir.graph import Graph, Node
 from graphc.ir.placement import Placement
 from graphc.ir.types import TensorType
 from graphc.support.dataclass import dataclass
+
+T = TypeVar("T", str, int)
 
 
 @dataclass(frozen=True)
@@ -73,17 +76,18 @@ class Difference:
 
 def difference(a: ComparedStep, b: ComparedStep) -> Difference:
     """What the second has that the first hasn't, and the other way round."""
-    to = match_nodes(a.step, b.step) if a.step is not None and b.step is not None else {}
+    steps = (a.step, b.step) if a.step is not None and b.step is not None else None
+    to = match_nodes(*steps) if steps else {}
     names = sorted({*a.totals, *b.totals}, key=[*a.totals, *b.totals].index)
     return Difference(
         a,
         b,
-        tuple(_nodes(a.step, b.step, to)) if a.step is not None and b.step is not None else (),
-        tuple(_results(a.step, b.step)) if a.step is not None and b.step is not None else (),
-        tuple(_pairs(a.variables, b.variables)),
+        tuple(_nodes(*steps, to)) if steps else (),
+        tuple(_results(*steps)) if steps else (),
+        tuple(_pairs(a.variables, b.variables, "")),
         tuple(_placements(a, b, to)),
         tuple(_collectives(a, b, to)),
-        tuple(_counted(a.local, b.local)) if a.step is not None and b.step is not None else (),
+        tuple(sorted(_pairs(a.local, b.local, 0), key=lambda p: p.name)) if steps else (),
         tuple(Pair(n, a.totals[n], b.totals[n]) for n in names if n in a.totals and n in b.totals),
     )
 
@@ -133,25 +137,21 @@ def _ends(
 
 def _results(a: Graph, b: Graph) -> Iterator[Pair]:
     """The outputs that one step has, and the variables of both that one of them updates."""
-    yield from _pairs(dict.fromkeys(a.outputs, "output"), dict.fromkeys(b.outputs, "output"))
+    yield from _pairs(dict.fromkeys(a.outputs, "output"), dict.fromkeys(b.outputs, "output"), "")
     both = a.variables.keys() & b.variables.keys()
     one, other = ([v for v in g.updates if v in both] for g in (a, b))
-    yield from _pairs(dict.fromkeys(one, "updated"), dict.fromkeys(other, "updated"))
+    yield from _pairs(dict.fromkeys(one, "updated"), dict.fromkeys(other, "updated"), "")
 
 
 # -- tables ----------------------------------------------------------------------------------------
 
 
-def _pairs(a: Mapping[str, str], b: Mapping[str, str]) -> Iterator[Pair]:
+def _pairs(a: Mapping[str, T], b: Mapping[str, T], nothing: T) -> Iterator[Pair]:
+    """What differs under one name. nothing: stands for what is not there"""
     for name in dict.fromkeys([*a, *b]):
-        if a.get(name) != b.get(name):
-            yield Pair(name, a.get(name, ""), b.get(name, ""))
-
-
-def _counted(a: Mapping[str, int], b: Mapping[str, int]) -> Iterator[Pair]:
-    for name in sorted({*a, *b}):
-        if a.get(name, 0) != b.get(name, 0):
-            yield Pair(name, a.get(name, 0), b.get(name, 0))
+        before, after = a.get(name, nothing), b.get(name, nothing)
+        if before != after:
+            yield Pair(name, before, after)
 
 
 def _placements(

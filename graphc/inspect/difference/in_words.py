@@ -10,6 +10,7 @@ from graphc.inspect.as_json import span_in_json
 from graphc.inspect.difference.differences import Difference, NodeChange, Pair
 from graphc.ir.graph import Node
 from graphc.support.errors import source_line
+from graphc.support.tables import aligned
 from graphc.text.printer import fields_text, node_text
 
 FEW = 6  # changes of one line that are written one by one
@@ -47,7 +48,7 @@ def _line(node: Node) -> str:
 
 
 def _place(node: Node) -> str:
-    return f"{node.origin.file.rpartition('/')[2]}:{node.origin.line}" if node.origin else ""
+    return node.origin.short if node.origin else ""
 
 
 def _number(changes: Sequence[NodeChange]) -> int:
@@ -99,21 +100,11 @@ def _sent(d: Difference, everything: bool) -> Iterator[str]:
         return
     head = ("collective", "of", "line", "before", "after")
     cells = [
-        (
-            kind,
-            f"%{x}",
-            line,
-            f"{before:,.0f}" if before else "-",
-            f"{after:,.0f}" if after else "-",
-        )
-        for kind, x, before, after, line in rows
+        (kind, f"%{x}", line, *(f"{size:,.0f}" if size else "-" for size in sizes))
+        for kind, x, *sizes, line in rows
     ]
-    widths = [max(len(r[i]) for r in (head, *cells)) for i in range(len(head))]
     yield "bytes that a device sends in a step"
-    for row in (head, *cells):
-        left = [c.ljust(w) for c, w in zip(row[:3], widths[:3], strict=True)]
-        right = [c.rjust(w) for c, w in zip(row[3:], widths[3:], strict=True)]
-        yield "  " + "  ".join([*left, *right])
+    yield from (f"  {line}" for line in aligned([head, *cells], (3, 4)))
 
 
 def _local(d: Difference) -> Iterator[str]:

@@ -11,11 +11,11 @@ from graphc.analysis.work import multiply_adds
 from graphc.compiler.driver import compile_module
 from graphc.frontend.module import Module
 from graphc.inspect.difference.matching import root
-from graphc.inspect.explain.compiled import CompiledStep, compiled_step
+from graphc.inspect.explain.compiled import CompiledStep, compiled_step, of_text
+from graphc.inspect.summary import variable_buffers
 from graphc.ir.dims import parse_rule
 from graphc.ir.graph import Graph
 from graphc.ir.placement import local_shape
-from graphc.lowering.program.instructions import Buffer
 from graphc.plan.budgets import collectives
 from graphc.plan.plan import Plan
 from graphc.runtime.backends.backend import Backend
@@ -73,17 +73,14 @@ def of_module(
 
 def of_graph(label: str, graph: Graph) -> ComparedStep:
     """A graph that was read from its text form."""
-    return _of_step(label, CompiledStep([("source", graph)]), _graph_totals(graph))
+    return _of_step(label, of_text(graph), _graph_totals(graph))
 
 
 def of_plan(label: str, plan: Plan, backend: Backend) -> ComparedStep:
     """A plan from a file: of its graphs, only the collectives and the variables are known."""
-    held: dict[str, Buffer] = {}
-    for program in (*plan.servers, plan.training):
-        held |= {b.name: b for b in program.buffers if b.kind == "variable"}
     variables = {
-        b.name: f"{b.dtype}{list(b.shape_global)}, {b.bytes:,} bytes on a device"
-        for b in held.values()
+        name: f"{b.dtype}{list(b.shape_global)}, {b.bytes:,} bytes on a device"
+        for name, b in variable_buffers(plan).items()
     }
     sent = tuple(
         SentValue(x.op.name, x.node, bytes, f"{x.origin.line}" if x.origin else "")

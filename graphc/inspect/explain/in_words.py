@@ -13,6 +13,7 @@ from graphc.inspect.explain.compiled import CompiledStep
 from graphc.inspect.explain.explanation import Choice, Explanation, explain
 from graphc.ir.graph import Node
 from graphc.support.errors import Span, source_line
+from graphc.support.tables import aligned
 from graphc.text.printer import node_text, type_text
 
 SHOWN = 8  # consumers and values that are written one by one
@@ -92,10 +93,9 @@ def table(step: CompiledStep, names: Sequence[str], everything: bool = False) ->
     shown = [x for x in names if everything or x in step.exchanges]
     head = ("node", "op", "bytes", "for", "line", "because")
     rows = [head, *(_row(step, graph[x]) for x in shown)]
-    widths = [max(len(r[i]) for r in rows) for i in range(len(head) - 1)]
-    lines = []
+    lines: list[str] = []
     if shown:
-        lines += [_aligned(r, widths).rstrip() for r in rows]
+        lines += aligned(rows, (2,))
         total = sum(step.exchanges[x].bytes for x in shown if x in step.exchanges)
         lines += ["", f"{total:,.0f} bytes are sent by each device in a step"] if total else []
     rest = Counter(_group(graph[x]) for x in names if x not in shown)
@@ -105,18 +105,12 @@ def table(step: CompiledStep, names: Sequence[str], everything: bool = False) ->
     return "\n".join(lines) if lines else "no pass has inserted a node"
 
 
-def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
-    pairs = enumerate(zip(row, widths, strict=False))
-    cells = [c.rjust(w) if i == 2 else c.ljust(w) for i, (c, w) in pairs]
-    return "  ".join([*cells, row[-1]])
-
-
 def _row(step: CompiledStep, node: Node) -> tuple[str, ...]:
     user = _for_whom(step, node.name)
     sent = step.exchanges.get(node.name)
     b = node.because
     why = "" if b is None else f"{b.by}: {b.reason or b.rule}"
-    line = f"{node.origin.file.rpartition('/')[2]}:{node.origin.line}" if node.origin else ""
+    line = node.origin.short if node.origin else ""
     bytes = f"{sent.bytes:,.0f}" if sent else ""
     return f"%{node.name}", node.op.name, bytes, user, line, why
 

@@ -7,8 +7,8 @@ from dataclasses import field, replace
 
 from graphc.inspect.folding.build import group_tree
 from graphc.inspect.folding.tree import GroupTree, Level
-from graphc.inspect.folding.words import box_of, carried_words, title_of
-from graphc.inspect.scene import Box, EdgeDetail, Kind, Scene, ScenePart, clean, scene
+from graphc.inspect.folding.words import box_of, carried_words
+from graphc.inspect.scene import Box, EdgeDetail, Kind, Scene, ScenePart, clean, mesh_title, scene
 from graphc.ir.graph import Graph
 from graphc.support.dataclass import dataclass
 
@@ -60,7 +60,7 @@ def folded(tree: GroupTree, opened: Collection[int]) -> Scene:
     boxes = _beside(
         [box_of(tree, group, cut.held[i], cut.constants[i]) for i, group in enumerate(visible)]
     )
-    return Scene(title_of(tree), tuple(boxes), tuple(edges), tuple(details))
+    return Scene(mesh_title(tree.graph), tuple(boxes), tuple(edges), tuple(details))
 
 
 def _beside(boxes: Sequence[Box]) -> Sequence[Box]:

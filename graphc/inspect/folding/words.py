@@ -8,17 +8,12 @@ from collections.abc import Iterable, Sequence
 from graphc.inspect.folding.draft import NAMED, few, stem
 from graphc.inspect.folding.items import Item
 from graphc.inspect.folding.tree import BoxGroup, Fold, GroupTree
-from graphc.inspect.scene import Box, Kind, call_of, clean, clip, mesh_title, tooltip_of
+from graphc.inspect.scene import Box, Kind, call_of, clean, clip, tooltip_of
 from graphc.ir.graph import Node
 from graphc.ir.types import TensorType
 from graphc.ops.collective import Conversion
 from graphc.support.units import size_text
-from graphc.text.printer import placement_text, type_text, value_name, value_text
-
-
-def title_of(tree: GroupTree) -> str:
-    """The title of a picture: the name of the graph, and its mesh."""
-    return mesh_title(tree.graph)
+from graphc.text.printer import placed_text, type_text, value_name, value_text
 
 
 def carried_words(items: Sequence[Item]) -> list[str]:
@@ -156,8 +151,7 @@ def _result(tree: GroupTree, members: Sequence[Item]) -> list[str]:
 
 
 def _type(t: TensorType) -> list[str]:
-    placed = [placement_text(t.placement)] if t.placement.states else []
-    return [type_text(t.bare()), *placed]
+    return [x for x in (type_text(t.bare()), placed_text(t)) if x]
 
 
 def _origin(nodes: Sequence[Node]) -> str:

@@ -26,7 +26,14 @@ from graphc.ops.collective import Conversion
 from graphc.support.dataclass import dataclass
 from graphc.support.errors import Span, source_text
 from graphc.support.version import graphc_version
-from graphc.text.printer import fields_text, mesh_text, placement_text, type_text, value_text
+from graphc.text.printer import (
+    fields_text,
+    mesh_text,
+    placed_text,
+    placement_text,
+    type_text,
+    value_text,
+)
 
 VERSION = 1
 FIELDS = (
@@ -96,7 +103,7 @@ class _Tables:
         text, cost = self.text, cost_of(node, graph)
         return (
             text(node.name), text(node.op.name), tuple(map(text, node.operands)),
-            text(type_text(node.type.bare())), text(_placement(node)),
+            text(type_text(node.type.bare())), text(placed_text(node.type)),
             text(fields_text(node.op)), text(node.scope), self.span(node.origin),
             self.reason(node), text("; ".join(placement_text(p) for p in node.needs)),
             text(str(node.order)), KINDS.index(_kind(node, graph)), int(place.minor),
@@ -134,10 +141,6 @@ def _number(table: dict[Any, int], key: Any) -> int:
 
 def _rounded(x: float) -> float | int:
     return int(x) if x == int(x) else round(x, 3)
-
-
-def _placement(node: Node) -> str:
-    return placement_text(node.type.placement) if node.type.placement.states else ""
 
 
 def _kind(node: Node, graph: Graph) -> str:
@@ -258,7 +261,7 @@ def _variable(v: Variable, mesh: Mesh, program: Program | None) -> dict[str, Any
             parts.append([list(r.at(at, {})) for r in buffer.ranges] if there else None)
     return {
         "name": v.name, "kind": v.kind, "of": v.of, "type": type_text(v.type.bare()),
-        "placement": placement_text(v.type.placement) if v.type.placement.states else "",
+        "placement": placed_text(v.type),
         "bytes": v.type.bytes, "shape": list(v.type.shape),
         "local": list(local_shape(v.type, mesh)), "parts": parts,
     }  # fmt: skip

@@ -84,11 +84,9 @@ def history_of_graph(graph: Graph) -> History:
     return History(graph.name, "", "", (_source(graph),))
 
 
-def history_of_change(
-    before: Graph, after: Graph, names: tuple[str, str], program: Program | None = None
-) -> History:
+def history_of_change(before: Graph, after: Graph, names: tuple[str, str]) -> History:
     """Two graphs as the stages of a history: the page shows what the second one has that the first
-    one hasn't, by the names of nodes. program: of the second one."""
+    one hasn't, by the names of nodes."""
     title = before.name if before.name == after.name else f"{before.name}, {after.name}"
     first, second = (
         PassResult(name, "", purpose, graph)
@@ -96,7 +94,7 @@ def history_of_change(
             names, ("The first graph.", "The second graph."), (before, after), strict=True
         )
     )
-    return History(title, " and ".join(names), "", (first, second), program)
+    return History(title, " and ".join(names), "", (first, second))
 
 
 def _source(graph: Graph) -> PassResult:

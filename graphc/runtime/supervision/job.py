@@ -31,6 +31,7 @@ INSTALL = "python -m pip install 'graphc[mpi]'"
 PASSED = re.compile(r"(GRAPHC_|PYTHON|PRTE_MCA_|OMPI_MCA_)\w+|\w+_NUM_THREADS|TTY_COMPATIBLE")
 LISTENING = "GRAPHC_WATCH"
 KEPT = 1 << 18  # bytes of what mpiexec says
+QUIET = 0.5  # seconds in which it says nothing: what it said may be shown
 
 
 @dataclass(frozen=True)
@@ -167,9 +168,9 @@ class MpiJob:
         with suppress(KeyError, ValueError):  # it has been forgotten already
             self._selector.unregister(self.process.stdout)  # type: ignore[arg-type]
 
-    def speech(self, quiet: float = 0.5) -> bytes:
-        """What mpiexec has said and nobody has seen, if it has been quiet for that long."""
-        if time.monotonic() - self._at < quiet:
+    def speech(self) -> bytes:
+        """What mpiexec has said and nobody has seen, if it has been quiet for a while."""
+        if time.monotonic() - self._at < QUIET:
             return b""
         fresh, self._shown = self.said[self._shown :], len(self.said)
         return fresh

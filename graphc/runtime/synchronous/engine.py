@@ -397,10 +397,10 @@ class Engine:
 
 def run_once(
     program: Program, backend: Backend, batch: Batch | None = None,
-    variables: Mapping[str, Any] | None = None, transport: Transport | None = None,
+    variables: Mapping[str, Any] | None = None,
 ) -> tuple[dict[str, Array], dict[str, Array]]:  # fmt: skip
     """(outputs, variables) of one step of one program, on a session of its own."""
-    with Engine({"program": program}, backend, transport) as engine:
+    with Engine({"program": program}, backend) as engine:
         engine.load_variables(variables or {})
         outputs = engine.step(batch or {})
         return outputs, engine.variables()
