@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.option(
     "--rounds", default=6, show_default=True, type=click.IntRange(2),
-    help="Parts of the steps that are run by turns; the first only warms up.",
+    help="Rounds that the steps are divided into. In each, all candidates run one after the other; "
+    "the first round only warms up.",
 )  # fmt: skip
 @click.option(
     "--slow", "slow", multiple=True, metavar="K:Fx",
@@ -59,13 +60,14 @@ def compare_command(
 ) -> None:  # fmt: skip
     """Measure strategies on FILE (.gc) and its data, and say which to take.
 
-    All candidates train on the same batches from the same first values, in rounds by turns, so that
-    what else the machine does meets all of them. The time of a step is the median of the rounds.
+    All candidates train on the same batches from the same first values. They run by turns, in
+    rounds, so that other load on the machine slows all of them alike. The time of a step is the
+    median of the rounds.
 
-    Asynchronous strategies and local steps are not step by step what one device does. Where one of
-    them takes part, what counts is the loss reached in the same time. --slow makes an asynchronous
-    worker really slow; the measured time of a synchronous step, which waits for its slowest device,
-    is multiplied instead.
+    Asynchronous strategies and local steps do not repeat the steps of one device. Where one of them
+    takes part, the losses reached in the same time are compared. --slow makes an asynchronous
+    worker really slow; a synchronous step waits for its slowest device, so its measured time is
+    multiplied instead.
 
     The devices are threads of this machine: on one with more cores, or on several, other strategies
     may be the fastest.

@@ -36,8 +36,9 @@ strategy_option = click.option(
 )
 order_option = click.option(
     "--order",
-    help="Order in which gradients are summed: add_n, tree or accumulate; or one order for each "
-    "place: devices=tree,turns=add_n,fanin=accumulate.",
+    help="Order in which gradients are summed: add_n, tree or accumulate; or an order each for the "
+    "sums over devices, over microbatches, and over the uses of a variable: "
+    "devices=tree,turns=add_n,fanin=accumulate.",
 )
 sparse_option = click.option(
     "--sparse", type=click.Choice(["auto", "on", "off"]),

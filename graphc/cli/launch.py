@@ -30,8 +30,8 @@ class ProcessCounts(click.ParamType):  # type: ignore[type-arg]
 MOST = 4096  # processes on each host
 COUNTS = click.option(
     "-n", "processes", type=ProcessCounts(), metavar="N,N",
-    help="Processes that --launch starts on each host. Several numbers are as many jobs, one after "
-    "the other: with --bits, all of them must end with one hash. Default: 1.",
+    help="Processes that --launch starts on each host. Several numbers start one job each, one "
+    "after the other; with --bits, all jobs must end with the same hash. Default: 1.",
 )  # fmt: skip
 ONE_COUNT = click.option(
     "-n", "processes", type=click.IntRange(1, MOST),
@@ -49,11 +49,13 @@ PLACES = (
 PATIENCE = (
     click.option(
         "--heartbeat", type=click.FloatRange(0.5), metavar="SECONDS",
-        help="With --launch: a process that is silent for longer is frozen. Default: 5.",
+        help="With --launch: a process that is silent for longer than this, and uses no processor "
+        "time, counts as lost. Default: 5.",
     ),
     click.option(
         "--deadline", type=click.FloatRange(0.5), metavar="SECONDS",
-        help="With --launch: a process for which others wait longer is stuck. Default: none is.",
+        help="With --launch: a process that keeps others waiting for longer than this counts as "
+        "lost. Default: no limit.",
     ),
 )  # fmt: skip
 RESTARTS = click.option(

@@ -35,7 +35,7 @@ TABLES = ("line", "op", "kernel", "collective", "node")
     help="Table to print; may be repeated. Default: all but node, which is long.",
 )  # fmt: skip
 @click.option("--steps", type=click.IntRange(1), default=20, show_default=True,
-              help="Steps to record, after some that are not.")  # fmt: skip
+              help="Steps to record, after a few that warm up.")  # fmt: skip
 @click.option("--top", type=click.IntRange(1), default=10, show_default=True,
               help="Rows of a table to print, at most.")  # fmt: skip
 @click.option(

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 @checkpoint_options
 @click.option(
     "--record", type=OutputPath(),
-    help="Record an asynchronous training: which push was applied when.",
+    help="Record which push an asynchronous training applied when, for --replay.",
 )  # fmt: skip
 @click.option(
     "--replay", type=click.Path(path_type=Path),

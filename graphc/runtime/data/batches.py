@@ -132,13 +132,11 @@ def _castable(name: str, value: Any, dtype: DType, rank: int) -> Array:
     array = array_of(name, value)
     if array.dtype == dtype.numpy:
         return array
-    if dtype.name != "bf16" and not np.can_cast(array.dtype, dtype.numpy, "same_kind"):
-        raise GraphcError(
-            "G0614",
-            f"'{name}' is an array of {array.dtype}, the step takes {dtype}",
-            help=_converted(array, dtype, rank),
-        )
-    if dtype.name == "bf16" and array.dtype.kind not in "fiub":
+    if dtype.name == "bf16":  # which NumPy doesn't know
+        fits = array.dtype.kind in "fiub"
+    else:
+        fits = np.can_cast(array.dtype, dtype.numpy, "same_kind")
+    if not fits:
         text = f"'{name}' is an array of {array.dtype}, the step takes {dtype}"
         raise GraphcError("G0614", text, help=_converted(array, dtype, rank))
     if dtype.kind in "iu" and array.dtype.itemsize > dtype.bytes and array.size:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -46,29 +47,46 @@ class Epochs(Protocol):
         ...
 
 
-class DatasetEpochs:
+class _Tracked(ABC):
+    """Batches that know the positions behind them. ahead: batches that were used already"""
+
+    def __init__(self, ahead: Ahead) -> None:
+        self._ahead = ahead
+        self._positions: dict[int, Position] = {}  # of the last batch but one, and the last
+
+    @abstractmethod
+    def size(self, batch: Any) -> int:
+        """The number of examples of a batch."""
+
+    def _unused(self, given: Iterable[tuple[Any, Position]], at: Position) -> Iterator[Any]:
+        """Those of an epoch's batches that were not used yet, from a position on."""
+        examples, before = 0, at
+        for batch, position in given:
+            if position not in self._ahead.after:
+                used = examples + self.size(batch)
+                self._positions = {examples: before, used: position}
+                yield batch
+                examples = used
+            before = position
+
+
+class DatasetEpochs(_Tracked):
     """A dataset, in batches of `batch` examples; ahead: batches that were used already."""
 
     def __init__(
         self, data: Dataset, batch: int, shuffle_seed: int | None, sharding: Sharding, ahead: Ahead
     ) -> None:
-        self._data, self._ahead = data, ahead
-        self._how = batch, shuffle_seed, sharding
-        self._positions: dict[int, Position] = {}
+        super().__init__(ahead)
+        self._data, self._how = data, (batch, shuffle_seed, sharding)
         self.steps = data.steps(batch, sharding)
 
     def epoch(self, at: Position) -> Iterator[Batch]:
+        return self._unused(self._rest(at), at)
+
+    def _rest(self, at: Position) -> Iterator[tuple[Batch, Position]]:
         batch, seed, sharding = self._how
-        examples, before = 0, at
-        stream = self._data.stream(batch, seed, at, sharding)
-        for part, position in stream:
-            if position in self._ahead.after:
-                before = position
-            else:
-                used = examples + self.size(part)
-                self._positions = {examples: before, used: position}
-                yield part
-                examples, before = used, position
+        for part, position in self._data.stream(batch, seed, at, sharding):
+            yield part, position
             if position.epoch > at.epoch:
                 return
 
@@ -101,7 +119,7 @@ def is_at(data: Any, position: Position) -> bool:
     return isinstance(data, Resumable) and data.position == position
 
 
-class RepeatedBatches:
+class RepeatedBatches(_Tracked):
     """What a user gives: an iterable of batches, or a function that returns one for each epoch.
 
     feed:    makes what a step takes of a batch
@@ -114,9 +132,8 @@ class RepeatedBatches:
         self, data: Batches, feed: Callable[[Any], Any] | None = None, counted: str = "",
         ahead: Ahead = NONE, wanted: Wanted | None = None,
     ) -> None:  # fmt: skip
-        self._wanted = wanted
-        self._data, self._feed, self._counted, self._ahead = data, feed, counted, ahead
-        self._positions: dict[int, Position] = {}
+        super().__init__(ahead)
+        self._data, self._feed, self._counted, self._wanted = data, feed, counted, wanted
 
     @property
     def steps(self) -> int | None:
@@ -128,41 +145,30 @@ class RepeatedBatches:
     def epoch(self, at: Position) -> Iterator[Any]:
         self._positions = {}
         if isinstance(self._data, Resumable):
-            return self._resumed(self._data, at)
+            return self._unused(self._resumed(self._data, at), at)
         batches = iterated(self._data)
         if self._feed is not None:
             batches = map(self._feed, batches)
         if not at.example and not self._ahead.after:
             return batches
-        return self._rest(batches, at)
+        return self._unused(self._rest(batches, at), at)
 
-    def _resumed(self, data: Resumable, at: Position) -> Iterator[Any]:
+    def _resumed(self, data: Resumable, at: Position) -> Iterator[tuple[Any, Position]]:
         """The batches of an epoch from a position on, which the data know."""
-        used, before, passed = 0, at, data.at(at)
+        passed = data.at(at)
         if self._wanted is not None and isinstance(passed, ReadInPart):
             passed = passed.reading(self._wanted)
         for given in passed:
             position = data.position
-            if position not in self._ahead.after:
-                batch = given if self._feed is None else self._feed(given)
-                size = self.size(batch)
-                self._positions = {used: before, used + size: position}
-                yield batch
-                used += size
-            before = position
+            yield given if self._feed is None else self._feed(given), position
 
-    def _rest(self, batches: Iterator[Any], at: Position) -> Iterator[Any]:
-        """The batches of an epoch that were not used yet."""
-        examples, used, before = 0, 0, at
+    def _rest(self, batches: Iterator[Any], at: Position) -> Iterator[tuple[Any, Position]]:
+        """The batches of an epoch behind a position, counted from its beginning."""
+        examples = 0
         for batch in batches:
-            size = self.size(batch)
-            examples += size
-            position = Position(at.epoch, examples)
-            if examples > at.example and position not in self._ahead.after:
-                self._positions = {used: before, used + size: position}
-                yield batch
-                used += size
-            before = position if examples > at.example else before
+            examples += self.size(batch)
+            if examples > at.example:
+                yield batch, Position(at.epoch, examples)
 
     def size(self, batch: Any) -> int:
         try:
