@@ -14,6 +14,7 @@ from graphc.analysis.work import multiply_adds
 from graphc.inspect.scene import clean
 from graphc.ir.dims import parse_rule
 from graphc.ir.graph import Graph, Node
+from graphc.ir.rewriter import Names
 from graphc.support.dataclass import dataclass
 from graphc.text.printer import fields_text, placed_text, type_text, value_text
 
@@ -76,11 +77,9 @@ def _viewed(graph: Graph) -> Iterator[ViewedNode]:
     for node in graph:
         name = node.op.attributes["source_name"] if node.op.source else node.op.name
         yield ViewedNode(node.name, name, node.scope, node.operands, _facts(graph, node))
-    taken = set(graph.nodes)
+    taken, names = set(graph.nodes), Names()
     for kind, name, x, facts in _ends(graph):
-        end = f"{kind} {name}"
-        while end in taken:
-            end += "'"
+        end = names.unique(f"{kind} {name}", taken)
         taken.add(end)
         scope = graph[x].scope if kind != "update" else "update"
         yield ViewedNode(end, end, scope, (x,), {"op": kind, **facts, **NOTHING})

@@ -15,6 +15,7 @@ class Comparison(Elementwise):
     arity = 2
     kinds = "fiub"
     result = BOOL
+    arithmetic = False
     not_differentiable = "the result is bool"
 
 
@@ -67,6 +68,7 @@ class Logic(Elementwise):
 
     arity = 2
     kinds = "biu"
+    arithmetic = False
     commutative = True
     not_differentiable = "the result is not a float"
 

@@ -35,6 +35,7 @@ class Elementwise(Op):
     arity: ClassVar[int] = 1
     result: ClassVar[DType | None] = None  # the operands' dtype unless set
     ufunc: ClassVar[np.ufunc | None] = None
+    arithmetic: ClassVar[bool] = True  # counts as an operation: no comparison, choice or conversion
     costly: ClassVar[bool] = False  # an entry takes longer than to store it and to load it again
 
     @classmethod
@@ -96,6 +97,7 @@ class Select(Elementwise):
     arity = 3
     kinds = "fiub"
     linear = ((1, 2),)
+    arithmetic = False
 
     @classmethod
     def interval(cls, *xs: Interval) -> Interval:

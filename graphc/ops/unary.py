@@ -203,6 +203,7 @@ class IsFinite(Elementwise):
     kinds = "f"
     floats = True
     result = BOOL
+    arithmetic = False
     not_differentiable = "the result is bool"
     ufunc = np.isfinite
 
@@ -213,6 +214,7 @@ class Not(Elementwise):
 
     kinds = "b"
     involution = True
+    arithmetic = False
     not_differentiable = "the result is bool"
     ufunc = np.logical_not
 
@@ -277,6 +279,7 @@ class Cast(Elementwise):
     dtype: DType
     same_entries = True
     kinds = "fiub"
+    arithmetic = False
 
     @classmethod
     def interval(cls, *xs: Interval) -> Interval:

@@ -11,6 +11,7 @@ from graphc.inspect.folding.repeats import fold_repeats
 from graphc.inspect.folding.tree import BoxGroup, Fold, GroupTree, Level
 from graphc.inspect.scene import Kind, ScenePart, clean
 from graphc.ir.graph import Graph
+from graphc.ir.rewriter import Names
 from graphc.support.gc_pause import collector_paused
 
 WRAPS = 0.6  # of the values of a part: a function that has more is all of the model, not a part
@@ -72,7 +73,7 @@ class _Numbered:
         self.graph, self.items, self.wrappers = graph, items, wrappers
         self.groups: list[BoxGroup] = []
         self.leaf = [-1] * len(items)
-        self.ids: set[str] = set()
+        self.ids, self.names = set[str](), Names()
 
     def tree(self, root: GroupDraft) -> GroupTree:
         """The tree, every group after the one around it."""
@@ -110,12 +111,9 @@ class _Numbered:
         return BoxGroup(id, title, fold, kind, part, parent, (), -1, first, _count(draft), opens)
 
     def _unique(self, id: str) -> str:
-        candidate, count = id, 0
-        while candidate in self.ids:
-            count += 1
-            candidate = f"{id}#{count}"
-        self.ids.add(candidate)
-        return candidate
+        free = self.names.unique(id, self.ids)
+        self.ids.add(free)
+        return free
 
     def _named(self, draft: GroupDraft) -> str:
         """What the lines compute: the name that the user gave to the last value, or their ops."""

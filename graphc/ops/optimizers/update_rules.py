@@ -44,13 +44,22 @@ class Decaying(PerVariable):
         return g + at.times(at.rate(self.weight_decay), at.params[name])
 
 
-class Descent(Decaying, LazyRule):
-    """Gradient descent, with or without momentum."""
+@record
+@dataclass(frozen=True)
+class Sgd(Decaying, LazyRule):
+    """`p -= lr * g`; with momentum `m = momentum * m + g; p -= lr * m`
 
-    lr: Rate
-    momentum: Rate
-    nesterov: bool
-    weight_decay: Rate
+    nesterov: `p -= lr * (g + momentum * m)`. g includes weight_decay * p. lazy: rows of a table
+    without a gradient, and their slots, are left alone. (Polyak 1964; Nesterov 1983, in the form of
+    Sutskever, Martens, Dahl, Hinton 2013)
+    """
+
+    lr: Rate = 1e-2
+    momentum: Rate = 0.0
+    nesterov: bool = False
+    weight_decay: Rate = 0.0
+    no_decay: Patterns = ()
+    lazy: bool = False
 
     def slots(self, param: Variable) -> Mapping[str, tuple[TensorType, float]]:
         t = TensorType(param.type.shape, wide(param.type.dtype))
@@ -81,46 +90,18 @@ class Descent(Decaying, LazyRule):
 
 @record
 @dataclass(frozen=True)
-class Sgd(Descent):
-    """`p -= lr * g`; with momentum `m = momentum * m + g; p -= lr * m`
-
-    nesterov: `p -= lr * (g + momentum * m)`. g includes weight_decay * p. lazy: rows of a table
-    without a gradient, and their slots, are left alone. (Polyak 1964; Nesterov 1983, in the form of
-    Sutskever, Martens, Dahl, Hinton 2013)
-    """
-
-    lr: Rate = 1e-2
-    momentum: Rate = 0.0
-    nesterov: bool = False
-    weight_decay: Rate = 0.0
-    no_decay: Patterns = ()
-    lazy: bool = False
-
-
-@record
-@dataclass(frozen=True)
-class Momentum(Descent):
+class Momentum(Sgd):
     """`m = momentum * m + g; p -= lr * m`: sgd with a momentum of 0.9"""
 
-    lr: Rate = 1e-2
     momentum: Rate = 0.9
-    nesterov: bool = False
-    weight_decay: Rate = 0.0
-    no_decay: Patterns = ()
-    lazy: bool = False
 
 
 @record
 @dataclass(frozen=True)
-class Nesterov(Descent):
+class Nesterov(Momentum):
     """`m = momentum * m + g; p -= lr * (g + momentum * m)`: sgd with nesterov=true"""
 
-    lr: Rate = 1e-2
-    momentum: Rate = 0.9
     nesterov: bool = True
-    weight_decay: Rate = 0.0
-    no_decay: Patterns = ()
-    lazy: bool = False
 
 
 @record

@@ -32,11 +32,8 @@ from graphc.lowering.kernel.code import (
     reached,
 )
 from graphc.lowering.program.program import Buffer, Kernel, Program, Start
+from graphc.ops.elementwise import elementwise_named
 from graphc.support.dataclass import dataclass
-
-NO_ARITHMETIC = frozenset(
-    ("cast", "select", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "xor", "is_finite")
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +87,8 @@ def _flops(code: Sequence[Statement]) -> int:
 def _of_statement(x: Statement) -> int:
     match x:
         case Apply(function=function):
-            return int(function not in NO_ARITHMETIC)
+            op = elementwise_named(function)
+            return int(op is None or op.arithmetic)
         case RowReduction() | LinkedSum():
             return 1
         case Store(add=add):
