@@ -1,23 +1,71 @@
 """What a traced step assumes of the size of its batch.
 
-A function is traced for batches of two sizes: if the graphs differ in more than lengths, or if the
-step needs the whole batch, it holds for batches of one size only.
+A function that may depend on it is traced for batches of two sizes: if the graphs differ in more
+than lengths, or if the step needs the whole batch, it holds for batches of one size only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeAlias
 
-from graphc.ir.builder import Builder
+import numpy as np
+
+from graphc.frontend.numpy.handlers import COUNTING, MEASURING, Handler
+from graphc.frontend.run_time_length import Derived, is_count
+from graphc.ir.builder import Builder, Value
+from graphc.ir.dims import lost_extents, parse_rule
 from graphc.ir.graph import Graph, Node, subgraph_nodes
 from graphc.support.errors import GraphcError, Span
 
 
-def same_but_for_lengths(a: Graph, b: Graph) -> bool:
-    """Whether two graphs differ in nothing but the lengths of dims.
+# -- what may be another step for a batch of another size ----------------------------------------
 
-    Numbers that enter the step must be equal: constants, and arrays of constants of one shape.
+
+def may_depend_on_size(handler: Handler, given: Iterable[Any], result: Any) -> bool:
+    """Whether a call of a NumPy function may be another one for a batch of another size.
+
+    It may, if it is given a number of examples, which the handler may use as a plain number; or if
+    it gives plain data of an array of the batch, such as indices, and not a value of the graph.
+    """
+    if handler in COUNTING:
+        return False
+    arguments = list(_items(given))
+    counts = [x for x in arguments if is_count(x)]
+    of_batch = any(isinstance(x, Value) and x.type.extents for x in arguments)
+    if of_batch and handler in MEASURING:
+        return any(isinstance(x, Derived) for x in counts)
+    plain = bool | int | float | str | np.ndarray
+    return bool(counts) or (of_batch and any(isinstance(x, plain) for x in _items([result])))
+
+
+def has_counts(given: Iterable[Any]) -> bool:
+    """Whether a number of examples, or one computed from it, is in arguments."""
+    return any(map(is_count, _items(given)))
+
+
+def _items(xs: Iterable[Any]) -> Iterator[Any]:
+    """What is in lists, tuples and slices; they are as deep as `unwrap` takes them."""
+    for x in xs:
+        match x:
+            case list() | tuple():
+                yield from _items(x)
+            case slice():
+                yield from (x.start, x.stop, x.step)
+            case _:
+                yield x
+
+
+# -- whether it is ---------------------------------------------------------------------------------
+
+
+def same_but_for_lengths(a: Graph, b: Graph) -> bool:
+    """Whether two graphs of one function, traced for batches of two sizes, differ in nothing but
+    lengths that follow the batch.
+
+    Such a length is that of a dim with an extent, or is taken over from an operand. A number that
+    is another one for another size is not: neither as a constant, nor as an attribute of a node,
+    such as where a slice begins.
     """
     return (
         len(a) == len(b)
@@ -25,23 +73,57 @@ def same_but_for_lengths(a: Graph, b: Graph) -> bool:
         and a.updates == b.updates
         and a.variables.keys() == b.variables.keys()
         and all(a.variables[name].type == b.variables[name].type for name in a.variables)
-        and all(map(_same, a, b))
+        and _same_nodes(a, b)
     )
 
 
-def _same(a: Node, b: Node) -> bool:
-    if type(a.op) is not type(b.op) or a.operands != b.operands:
+Lengths: TypeAlias = set[tuple[int, int]]  # what is as long as the first in a, as the second in b
+
+
+def _same_nodes(a: Graph, b: Graph) -> bool:
+    lengths: dict[str, Lengths] = {}  # by node, those of its dims that differ
+    whole: set[str] = set()  # nodes that need the batch whole, and what is computed from them
+    lost: Lengths = set()  # of their dims, which do not follow the batch
+    for x, y in zip(a, b, strict=True):
+        if type(x.op) is not type(y.op) or x.operands != y.operands or x.name != y.name:
+            return False
+        pairs = list(zip(x.tensor.shape, y.tensor.shape, strict=False))
+        known = {pair for i, pair in enumerate(pairs) if x.tensor.extent(i) is not None}
+        known = known.union(lost, *(lengths[name] for name in x.operands))
+        lengths[x.name] = {(m, n) for m, n in pairs if m != n}
+        if not whole.isdisjoint(x.operands) or _needs_whole(a, x):
+            whole.add(x.name)
+            lost |= lengths[x.name]
+        elif not _explained(x, y, known):
+            return False
+    return True
+
+
+def _explained(a: Node, b: Node, known: Lengths) -> bool:
+    """Whether two nodes are equal but for these lengths."""
+    if a.op.count:  # one without an extent is of an array that does not follow the batch
+        return True
+    given, others = a.op.attributes.values(), b.op.attributes.values()
+    same = _fits(a.tensor.shape, b.tensor.shape, known) and a.tensor.dtype == b.tensor.dtype
+    return same and all(_fits(x, y, known) for x, y in zip(given, others, strict=True))
+
+
+def _fits(a: Any, b: Any, known: Lengths) -> bool:
+    """Whether two attributes are equal but for these lengths."""
+    if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
+        return all(_fits(x, y, known) for x, y in zip(a, b, strict=True))
+    return a is b or bool(a == b) or (isinstance(a, int) and (a, b) in known)  # NaN is itself
+
+
+def _needs_whole(graph: Graph, node: Node) -> bool:
+    """Whether a node needs the batch whole: the step is then for one size, and says so itself."""
+    types = [graph[name].tensor for name in node.operands]
+    if not any(t.extents for t in types):
         return False
-    if a.operands or a.op.source:
-        return all(map(_fits, a.op.attributes.values(), b.op.attributes.values()))
-    # A count that has no extent is of a node that needs the batch whole, and says so itself.
-    return a.op.count or a.type != b.type or a.op == b.op
+    return lost_extents(parse_rule(node.op.dims(*types)), types, node.tensor)
 
 
-def _fits(a: Any, b: Any) -> bool:
-    """Whether two attributes of nodes are equal, or may be lengths."""
-    return a == b or isinstance(a, int | tuple)
-
+# -- what is said of it ----------------------------------------------------------------------------
 
 REASONS = {
     True: "here the size of the batch is a plain number, the same for every batch",

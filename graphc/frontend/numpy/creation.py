@@ -112,19 +112,19 @@ def lengths(t: TensorType) -> tuple[int, ...]:
     return tuple(Count(n, t.extent(i)) if t.extent(i) else n for i, n in enumerate(t.shape))
 
 
-@traces("shape")
+@traces("shape", measuring=True)
 def shape(f: Builder, a: Any) -> tuple[int, ...]:
     """the lengths of the dims, as Python ints"""
     return lengths(value(f, a).type)
 
 
-@traces("ndim")
+@traces("ndim", measuring=True)
 def ndim(f: Builder, a: Any) -> int:
     """the number of dims"""
     return value(f, a).rank
 
 
-@traces("size")
+@traces("size", measuring=True)
 def size(f: Builder, a: Any, axis: Any = None) -> int:
     """the number of entries, or the length of a dim"""
     known = lengths(value(f, a).type)

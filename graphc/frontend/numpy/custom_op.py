@@ -74,6 +74,8 @@ def custom_op(
             try:
                 xs = [value(f, unwrap(x, f)) for x in args]
                 types, form = _result_types(called, rule, [x.type for x in xs])
+                if any(x.type.extents for x in xs):  # the rule is given plain lengths
+                    session.note_length()
                 rules = _dims_rules(dims, [x.rank for x in xs], types)
                 some = {}
                 for (path, t), text in zip(types.items(), rules, strict=True):

@@ -7,6 +7,7 @@ from typing import Any
 from graphc.frontend.numpy.handlers import traces, traces_ufunc
 from graphc.frontend.numpy.session import plain_shape
 from graphc.frontend.operands import as_int, as_values, operands, value
+from graphc.frontend.run_time_length import is_count
 from graphc.ir.builder import Builder, Operand, Value
 from graphc.ir.op import require
 from graphc.ir.types import BOOL, F64, I32, I64
@@ -45,6 +46,8 @@ def power(f: Builder, a: Operand, b: Operand) -> Value:
     a, b = _numbers(f, a, b)
     if isinstance(a, Value) and a.dtype == BOOL and type(b) is int:
         a = f.to_dtype(a, I32)
+    if is_count(b):
+        b = f.lift(b)
     if not isinstance(b, Value):
         return f.power(a, b)
     x, y = f.match(a, b)

@@ -11,6 +11,7 @@ import numpy as np
 
 from graphc.frontend.language.call import as_operand, form_of, handed_over
 from graphc.frontend.language.names import Builtin
+from graphc.frontend.numpy.batch_size import has_counts
 from graphc.frontend.numpy.other_words import of_error
 from graphc.frontend.numpy.session import current
 from graphc.frontend.numpy.tracer import renamed, unwrap, wrap
@@ -46,6 +47,8 @@ def function(name: str) -> Callable[..., Any]:
             try:
                 given = [_argument(f, x) for x in unwrap(args, f)]
                 others = {k: _argument(f, unwrap(x, f)) for k, x in options.items()}
+                if has_counts((*given, *others.values())):
+                    session.note_length()
                 result = renamed(session, _checked(name, f, given, others), span, before)
                 session.note_dtype((*args, *options.values()), result)
             except GraphcError as error:

@@ -21,6 +21,10 @@ NAMES: dict[str, Handler] = {}  # all of them by the name after `np.`, whatever 
 METHODS: dict[str, Handler] = {}  # of ndarray
 PROPERTIES: dict[str, Handler] = {}  # attributes of ndarray that make a new array
 VIEWS: set[Handler] = set()  # handlers whose result shares the operand's memory in NumPy
+# Handlers that compute with the number of examples at run time, whatever numbers they are given,
+COUNTING: set[Handler] = set()
+# and those that do if it is a length of an array of the batch.
+MEASURING: set[Handler] = set()
 
 
 def find(name: str) -> Any:
@@ -31,10 +35,13 @@ def find(name: str) -> Any:
     return member
 
 
-def traces(*names: str, methods: tuple[str, ...] = (), view: bool = False) -> Callable[[H], H]:
+def traces(
+    *names: str, methods: tuple[str, ...] = (), view: bool = False, measuring: bool = False
+) -> Callable[[H], H]:
     """Register a handler for NumPy functions, by name, and for methods of ndarray.
 
-    view: whether NumPy's result shares memory with its operand
+    view:      whether NumPy's result shares memory with its operand
+    measuring: whether the batch size may be among the lengths that it takes or gives
     """
 
     def enter(handler: H) -> H:
@@ -45,6 +52,8 @@ def traces(*names: str, methods: tuple[str, ...] = (), view: bool = False) -> Ca
         METHODS.update(dict.fromkeys(methods, handler))
         if view:
             VIEWS.add(handler)
+        if measuring:
+            MEASURING.add(handler)
         return handler
 
     return enter

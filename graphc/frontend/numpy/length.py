@@ -189,8 +189,8 @@ class Length:
     def _as_length(self) -> Any:
         """The number for the compiled size, for what may be the same step for any size."""
         session = open_session()
-        if session is not None and session.sized is None:
-            session.sized = user_span()
+        if session is not None:
+            session.note_length()
         return static(self.number)
 
     def __bool__(self) -> bool:

@@ -44,7 +44,7 @@ class TraceSession:
     first:   the graph of first values that are made by initializers
     initial: first values that are arrays, by variable
     exact:   where the function asked for the batch size as a plain number
-    sized:   where it asked for it as a length, of an array or a range
+    sized:   where it may depend on it: as a length of an array or a range, or in a NumPy function
     notes:   what the user should know, as errors that become warnings
     wide:    whether a param, a state or an entry of the batch is f64
     size:    the number of examples of the example batch; 0 if it has none
@@ -93,6 +93,12 @@ class TraceSession:
                 "make it float32: np.array(x, np.float32), np.zeros(n, np.float32), "
                 "x.astype(np.float32)",
             )
+
+    def note_length(self) -> None:
+        """Note that the user's line may use the batch size as a plain number: the function is then
+        traced for another size, too, and the step is for one size if that is another step."""
+        if self.sized is None:
+            self.sized = user_span()
 
     def note_loop(self, t: TensorType) -> None:
         """Note a loop over the examples of a batch."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from graphc.frontend.numpy.handlers import METHODS, PROPERTIES, VIEWS, traces
+from graphc.frontend.numpy.handlers import MEASURING, METHODS, PROPERTIES, VIEWS, traces
 from graphc.frontend.operands import array_of, as_axis, as_int, as_shape, as_values, operand, value
 from graphc.ir.builder import Builder, Scalar, Value
 from graphc.ir.op import require
@@ -17,7 +17,7 @@ from graphc.ops.composites.support import dim_of, sized
 # -- shape ----------------------------------------------------------------------------------------
 
 
-@traces("reshape", view=True)
+@traces("reshape", view=True, measuring=True)
 def reshape(
     f: Builder, a: Any, shape: Any = None, order: str = "C", *, newshape: Any = None,
     copy: Any = None,
@@ -38,6 +38,7 @@ def _transpose_method(f: Builder, x: Value, *axes: Any) -> Value:
 
 METHODS.update(reshape=_reshape_method, transpose=_transpose_method)
 VIEWS.update((_reshape_method, _transpose_method))
+MEASURING.add(_reshape_method)
 
 
 @traces("ravel", methods=("ravel",), view=True)
@@ -72,7 +73,7 @@ def rollaxis(f: Builder, a: Any, axis: Any, start: Any = 0) -> Value:
     return f.moveaxis(x, dim, to - 1 if dim < to else to)
 
 
-@traces("broadcast_to", view=True)
+@traces("broadcast_to", view=True, measuring=True)
 def broadcast_to(f: Builder, array: Any, shape: Any, subok: bool = False) -> Value:
     """the array repeated to `shape`"""
     x = value(f, array)

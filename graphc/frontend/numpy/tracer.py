@@ -18,6 +18,7 @@ from weakref import WeakSet
 import numpy as np
 
 from graphc.frontend.numpy import table, ufuncs
+from graphc.frontend.numpy.batch_size import may_depend_on_size
 from graphc.frontend.numpy.creation import lengths
 from graphc.frontend.numpy.handlers import Handler
 from graphc.frontend.numpy.indexing import getitem, getview, is_basic
@@ -88,8 +89,8 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin, Traced, InGraph):
         return self.dtype.itemsize
 
     @property
-    def nbytes(self) -> int:
-        return self._value.type.bytes
+    def nbytes(self) -> Any:
+        return self.size * self.itemsize
 
     def __repr__(self) -> str:
         return f"<traced {self._value.type} %{self._value.name}>"
@@ -170,6 +171,8 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin, Traced, InGraph):
                 given = [unwrap(x, f) for x in args]
                 named = {k: unwrap(x, f) for k, x in options.items()}
                 result = _checked_call(name, handler, f, given, named)
+                if may_depend_on_size(handler, (*given, *named.values()), result):
+                    self._session.note_length()
                 self._session.note_dtype(args, result)
                 if outs:
                     return _written(self._session, result, outs)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from graphc.frontend.numpy import reductions, special
-from graphc.frontend.numpy.handlers import Handler
+from graphc.frontend.numpy.handlers import COUNTING, Handler
 from graphc.frontend.numpy.reductions import scan
 from graphc.frontend.numpy.table import UFUNCS
 from graphc.frontend.operands import as_axis, as_int, as_values, dtype_argument, operands, value
@@ -63,6 +63,7 @@ def _call(function: Handler) -> Handler:
         result = function(f, *given)
         return result if where is True else _masked(f, result, where, base)
 
+    COUNTING.add(call)
     return call
 
 

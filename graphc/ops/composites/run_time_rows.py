@@ -20,7 +20,7 @@ Index: TypeAlias = Callable[[Value, Value], Value]  # (i of each entry, n) -> wh
 def rearranged(f: Builder, x: Value, dim: int, index: Index) -> Value:
     """`y[i] = x[index(i, n)]` along a dim of run-time length n; 0 <= index < n for i < n."""
     rows, n = _rows(f, x, dim)
-    last = x.shape[dim] - 1
+    last = f.dim_size(size=max(x.shape[dim] - 1, 0), dtype=I32)
     ids = f.minimum(f.maximum(index(rows, n), 0), last)  # beyond n, any row will do
     return _cast_back(f, f.gather(_static(f, x, rows, dim), ids, dim=dim), x)
 
