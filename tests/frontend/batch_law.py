@@ -1,6 +1,6 @@
 """The law of the batch's length: what a function computes holds for any number of examples.
 
-`broken` traces a call for batches of several sizes, with the batch in any dim of its arrays. A step
+`verdict` traces a call for batches of several sizes, with the batch in any dim of its arrays. A step
 that is said to be for one size is right. Of any other, the graphs of all sizes must be the same but
 for lengths, and must give what NumPy gives for that size.
 """
@@ -133,38 +133,46 @@ def _of_numpy(sample: Sample, n: int) -> list[Any] | None:
     return list(wanted) if isinstance(wanted, list | tuple) else [wanted]
 
 
-def broken(sample: Sample) -> str | None:
-    """What is wrong with a call; "" if it is for one size, and None if it holds for any."""
-    first = max(sample.size, 2)  # arrays of length 1 are broadcast, when a step is traced for one
+REFUSED, ONE_SIZE, ANY_SIZE = "refused", "one size", "any size"
+
+
+def verdict(sample: Sample, has_numpy: bool = True) -> str:
+    """What holds of a call: `REFUSED`, `ONE_SIZE`, `ANY_SIZE`; or what is wrong with it.
+
+    has_numpy: whether NumPy can make the call, too
+    """
+    first = max(sample.size, 2)  # a step that is traced for one example broadcasts it
     try:
         step = traced_for(sample, first)
     except Exception:
-        return ""  # refused: no wrong number
+        return REFUSED
     if _is_said(step):
-        return ""
+        return ONE_SIZE
     for n in (2 * first + 3, first + 1):
-        wanted = _of_numpy(sample, n)
+        wanted = _of_numpy(sample, n) if has_numpy else []
         if wanted is None:
             continue
         try:
             other = traced_for(sample, n)
         except Exception as error:
+            if not has_numpy:
+                return REFUSED
             return f"{n} examples: {type(error).__name__}: {error}".splitlines()[0]
         if _is_said(other):
             return f"for {n} examples it is for one size, for {first} it is not"
         if not same_but_for_lengths(step.graph, other.graph):
             return f"other graphs for {first} and for {n} examples"
-        if (text := _differs(sample, other, n, wanted)) is not None:
-            return text
-    return None
+        if has_numpy and _differs(sample, other, n, wanted):
+            return f"{n} examples give another result than NumPy"
+    return ANY_SIZE
 
 
-def _differs(sample: Sample, step: TracedStep, n: int, wanted: list[Any]) -> str | None:
+def _differs(sample: Sample, step: TracedStep, n: int, wanted: list[Any]) -> bool:
     pairs = zip(sample.of_size(n), sample.dims, strict=True)
     feeds = {f"a{i}": a if d is None else np.moveaxis(a, d, 0) for i, (a, d) in enumerate(pairs)}
     values = evaluate(step.graph, feeds)
     got = [values[node] for node in step.graph.outputs.values()]
-    for x, y in zip(got, map(np.asarray, wanted), strict=True):
-        if x.shape != y.shape or not np.allclose(x, y, 1e-6, 1e-9, equal_nan=True):
-            return f"{n} examples give another result"
-    return None
+    return not all(
+        x.shape == y.shape and np.allclose(x, y, 1e-6, 1e-9, equal_nan=True)
+        for x, y in zip(got, map(np.asarray, wanted), strict=True)
+    )

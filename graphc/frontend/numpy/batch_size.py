@@ -18,7 +18,6 @@ from graphc.ir.dims import lost_extents, parse_rule
 from graphc.ir.graph import Graph, Node, subgraph_nodes
 from graphc.support.errors import GraphcError, Span
 
-
 # -- what may be another step for a batch of another size ----------------------------------------
 
 
@@ -35,7 +34,7 @@ def may_depend_on_size(handler: Handler, given: Iterable[Any], result: Any) -> b
     of_batch = any(isinstance(x, Value) and x.type.extents for x in arguments)
     if of_batch and handler in MEASURING:
         return any(isinstance(x, Derived) for x in counts)
-    plain = bool | int | float | str | np.ndarray
+    plain = bool | int | float | str | np.ndarray | np.generic
     return bool(counts) or (of_batch and any(isinstance(x, plain) for x in _items([result])))
 
 

@@ -111,7 +111,7 @@ def matrix_power(f: Builder, a: Any, n: Any) -> Value:
     x, power = value(f, a), as_int(n, "n")
     require(power >= 0, "np.linalg.matrix_power: negative powers are not supported", code="G0810")
     require(x.rank >= 2, f"np.linalg.matrix_power of shape {x.shape}")
-    unit = f.broadcast_to(f.eye(x.shape[-1], dtype=x.dtype), x.shape, x.type.extents)
+    unit = f.broadcast_to(f.eye(f.size(x, -1), dtype=x.dtype), x.shape, x.type.extents)
     result = None
     while power:
         if power % 2:

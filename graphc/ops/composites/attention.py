@@ -8,8 +8,8 @@ from string import ascii_lowercase
 from graphc.ir.builder import Builder, Operand, Value
 from graphc.ir.op import require
 from graphc.ir.registry import composite
-from graphc.ir.types import BOOL, F32, broadcast_types
-from graphc.ops.composites.support import floats, iota_like, reshaped
+from graphc.ir.types import BOOL, F32, I32, Size, broadcast_types
+from graphc.ops.composites.support import count, floats, iota_like, reshaped
 from graphc.ops.contract import Einsum
 
 _LARGE = {8: -1e300, 4: -1e38, 2: -6e4}  # a score that no key gets, by bytes; finite: no NaN
@@ -31,7 +31,7 @@ def attention(
     require(good, f"attention: q {q.shape}, k {k.shape}, v {v.shape}")
     a = ascii_lowercase[: len(lead)]
     scores = f.add(Einsum(f"{a}TD,{a}SD->{a}TS"), (q, k))
-    scores = scores * (1 / sqrt(max(q.shape[-1], 1)) if scale is None else scale)
+    scores = scores * (_scale(f, q) if scale is None else scale)
     seen = _visible(f, scores, mask, causal)
     if seen is not None:
         low = f.full_like(scores, _LARGE[scores.dtype.bytes])
@@ -58,10 +58,26 @@ def _visible(f: Builder, scores: Value, mask: Value | None, causal: bool) -> Val
         seen = f.broadcast_to(mask, shape, extents)
     if causal:
         queries, keys = (iota_like(f, scores, scores.rank - i) for i in (2, 1))
-        shift = scores.shape[-1] - scores.shape[-2]
-        past = f.ge(queries + shift if shift else queries, keys)
+        shift = _shift(f, scores)
+        past = f.ge(queries if shift is None else queries + shift, keys)
         seen = past if seen is None else f.and_(seen, past)
     return seen
+
+
+def _scale(f: Builder, q: Value) -> Operand:
+    """`1 / sqrt(d)`, at run time if d is the length of the batch."""
+    last = q.rank - 1
+    if q.type.extent(last) is None:
+        return 1 / sqrt(max(q.shape[-1], 1))
+    return f.rsqrt(count(f, q.type, (last,), q))
+
+
+def _shift(f: Builder, scores: Value) -> Operand | None:
+    """By how many keys there are more than queries; None if there are as many."""
+    queries, keys = (Size(scores.shape[-i], scores.type.extent(scores.rank - i)) for i in (2, 1))
+    if queries.extent == keys.extent:
+        return int(keys) - int(queries) or None
+    return f.lift(keys, I32) - f.lift(queries, I32)
 
 
 @composite
@@ -104,8 +120,8 @@ def rotary(
     value = floats(f, x)
     require(value.rank >= 2, f"rotary takes x [.., t, d], not {value.shape}")
     require(base > 0, f"rotary: base {base} is not positive", code="G0206")
-    t, d = value.shape[-2:]
-    at = f.arange(t) if positions is None else f.lift(positions)
+    d = value.shape[-1]
+    at = f.arange(f.size(value, -2)) if positions is None else f.lift(positions)
     half = f.iota(shape=(d // 2,), dim=0, dtype=F32)
     rates = f.exp(half * (-2 * log(base) / max(d, 1)))
     angles = f.expand_dims(f.to_dtype(at, F32), -1) * rates

@@ -64,8 +64,12 @@ def arange(
 @composite
 def linspace(f: Builder, start: Scalar, stop: Scalar, n: int = 50, dtype: DType = F32) -> Value:
     """`y` is n numbers from start to stop, both included, at equal distances"""
-    step = (stop - start) / (n - 1) if n > 1 else 0.0
-    return f.iota(shape=(n,), dim=0, dtype=dtype) * step + float(start)
+    shape, extents = sized((n,))
+    if extents:
+        step: Operand = (stop - start) / f.maximum(f.lift(n, dtype) - 1, 1)
+    else:
+        step = (stop - start) / (n - 1) if n > 1 else 0.0
+    return f.iota(shape=shape, dim=0, dtype=dtype, extents=extents) * step + float(start)
 
 
 @composite

@@ -1,0 +1,274 @@
+"""What a step reads of the compiled batch size follows a short batch, or the step is for one size.
+
+The law is in batch_law.py. Here it is held for the calls that the tests of NumPy functions make, for
+what graphc.nn has, and for a number of examples as an argument of functions; and faults that are
+planted in handlers break it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphc
+from graphc.frontend.numpy import functions, table
+from graphc.frontend.numpy.trace import record
+from graphc.ir.types import F64
+from graphc.ops.composites.support import constant_array
+from graphc.support import config
+
+HERE = Path(__file__).parent
+law = SimpleNamespace(**run_path(str(HERE / "batch_law.py")))
+cases = SimpleNamespace(**run_path(str(HERE / "numpy_cases.py")))
+nn = graphc.nn
+Form = Callable[[Any, Any, Any], Any]
+
+# -- a number of examples as an argument -----------------------------------------------------------
+
+# Of x [n, 2], its length n, and a param w [6, 6]: the function needs a plain number.
+PLAIN: dict[str, Form] = {
+    "w[n - 1]": lambda x, n, w: w[n - 1],
+    "w[:n]": lambda x, n, w: w[:n],
+    "w[n - 1 :]": lambda x, n, w: w[n - 1 :],
+    "w[..., n - 1]": lambda x, n, w: w[..., n - 1],
+    "w[[n - 1, 0]]": lambda x, n, w: w[[n - 1, 0]],
+    "np.take(w, n - 1)": lambda x, n, w: np.take(w, n - 1, axis=0),
+    "np.roll(x, n - 1)": lambda x, n, w: np.roll(x, n - 1, 0) * x,
+    "np.tril(w, n - 2)": lambda x, n, w: np.tril(w, n - 2),
+    "np.isclose(rtol=1 / n)": lambda x, n, w: np.isclose(w, w + 0.3, rtol=1 / n),
+    "np.zeros(n + 1) + w": lambda x, n, w: np.zeros(n + 1) + w[0, 0],
+    "w.reshape(n, -1)": lambda x, n, w: w[:4, :2].reshape(n, -1)[0],
+    "np.repeat(w, n + 1)": lambda x, n, w: np.repeat(w, n + 1, axis=0),
+    "np.tile(w, n - 1)": lambda x, n, w: np.tile(w, n - 1),
+    "np.pad(w, n)": lambda x, n, w: np.pad(w, n, constant_values=1.0),
+    "np.linalg.matrix_power(w, n)": lambda x, n, w: np.linalg.matrix_power(w, n),
+    "np.round(w, n - 2)": lambda x, n, w: np.round(w * 1.2345, n - 2),
+    "np.split(w, [n])": lambda x, n, w: np.split(w, [n])[0],
+    "np.diag(w, n - 2)": lambda x, n, w: np.diag(w, n - 2),
+    "np.quantile(w, 1 / n)": lambda x, n, w: np.quantile(w, 1 / n),
+    "np.percentile(w, 100 / n)": lambda x, n, w: np.percentile(w, 100 / n),
+    "np.nan_to_num(nan=1 / n)": lambda x, n, w: np.nan_to_num(w * np.nan, nan=1 / n),
+    "w.sum(axis=n % 2)": lambda x, n, w: w.sum(axis=n % 2) ** 2,
+    "np.ones_like(shape=(n + 1, 2))": lambda x, n, w: np.ones_like(w, shape=(n + 1, 2)),
+    "np.resize(w, (n, 2))": lambda x, n, w: np.resize(w, (n, 2)),
+    "np.broadcast_to(w, n + 1)": lambda x, n, w: np.broadcast_to(w[0, 0], (n + 1,)),
+    "np.linspace(0, 1, n + 1)": lambda x, n, w: np.linspace(0, 1, n + 1) * w[0, 0],
+    "np.cov(w, ddof=n - 1)": lambda x, n, w: np.cov(w, ddof=n - 1),
+    "np.cumsum(w)[n - 1]": lambda x, n, w: np.cumsum(w)[n - 1],
+    "np.tril_indices_from": lambda x, n, w: np.tril_indices_from(x @ x.T)[0] * w[0, 0],
+    "np.diag_indices_from": lambda x, n, w: np.diag_indices_from(x @ x.T)[0] * w[0, 0],
+    "nn.attention(scale=1 / n)": lambda x, n, w: nn.attention(w, w, w, scale=1 / n),
+    "nn.arange(1, n + 1)": lambda x, n, w: nn.arange(1, n + 1),
+    "nn.zeros(n // 2)": lambda x, n, w: nn.zeros((n // 2,)) + 1,
+    "nn.top_k(w, n - 1)": lambda x, n, w: nn.top_k(w, n - 1)[0],
+    "nn.one_hot(ids, n - 1)": lambda x, n, w: nn.one_hot(np.array([0, 1, 2]), n - 1),
+    "nn.huber(delta=n / 4)": lambda x, n, w: nn.huber(w, w * 0, delta=n / 4),
+}
+
+
+def _softmax(s: Any) -> Any:
+    e = np.exp(s - s.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def _attention(q: Any, k: Any, v: Any) -> Any:
+    scores = q @ k.T / np.sqrt(q.shape[-1])
+    seen = np.arange(len(k))[None] <= np.arange(len(q))[:, None] + len(k) - len(q)
+    return _softmax(np.where(seen, scores, -1e30)) @ v
+
+
+# What follows a short batch, and the same with NumPy, where that is something else.
+FOLLOWS: dict[str, tuple[Form, Form]] = {
+    name: (form, form)
+    for name, form in {
+        "np.full_like(w, n - 1)": lambda x, n, w: np.full_like(w, n - 1),
+        "w.clip(0, n - 1)": lambda x, n, w: w.clip(0, n - 1),
+        "np.power(w, n)": lambda x, n, w: np.power(w, n),
+        "np.trapezoid(dx=1 / n)": lambda x, n, w: np.trapezoid(w[0], dx=1 / n),
+        "x.nbytes": lambda x, n, w: x.sum() * x.nbytes,
+        "x.reshape(n, 1, -1)": lambda x, n, w: x.reshape(n, 1, -1) ** 2,
+        "np.broadcast_to(w, (n, 6))": lambda x, n, w: np.broadcast_to(w[0], (n, 6)),
+        "np.linalg.matrix_power(., 0)": lambda x, n, w: np.linalg.matrix_power(x @ x.T, 0),
+    }.items()
+} | {
+    "attention over the batch": (
+        lambda x, n, w: nn.attention(x.T, x.T, x.T, causal=True),
+        lambda x, n, w: _attention(x.T, x.T, x.T),
+    ),
+    "examples that attend to a table": (
+        lambda x, n, w: nn.attention(x, w[:4, :2], w[:4, :2], causal=True),
+        lambda x, n, w: _attention(x, w[:4, :2], w[:4, :2]),
+    ),
+    "nn.linspace(0, 1, n)": (
+        lambda x, n, w: nn.linspace(0.0, 1.0, n) * w[0, 0],
+        lambda x, n, w: np.linspace(0.0, 1.0, n) * w[0, 0],
+    ),
+}
+X, W = np.arange(8.0).reshape(4, 2) + 1, cases.real(6, 6, low=0.2, high=1.2)
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_a_number_of_examples_that_a_function_takes_as_a_plain_one_fixes_the_size(
+    name: str,
+) -> None:
+    def step(params: Any, batch: Any) -> Any:
+        x = batch["x"]
+        return {"y": np.sum(PLAIN[name](x, x.shape[0], params["w"])) * 1.0}
+
+    assert record(step, {"w": W}, {"x": X}).exact is not None
+
+
+def test_a_number_of_examples_that_a_function_computes_with_is_that_of_a_short_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def step(params: Any, batch: Any) -> Any:
+        x = batch["x"]
+        every = {name: form(x, x.shape[0], params["w"]) for name, (form, _) in FOLLOWS.items()}
+        return {name: np.sum(np.square(y)) for name, y in every.items()}
+
+    monkeypatch.setenv("GRAPHC_NATIVE", "0")
+    config.get.cache_clear()
+    with graphc.compile(step, {"w": W}, {"x": X}) as trainer:
+        for n in (4, 3, 2, 1):
+            found = trainer.evaluate([{"x": X[:n]}])
+            for name, (_, form) in FOLLOWS.items():
+                wanted = np.sum(np.square(form(X[:n], n, W)))
+                np.testing.assert_allclose(found[name], wanted, rtol=1e-5, err_msg=name)
+    config.get.cache_clear()
+
+
+# -- the law ---------------------------------------------------------------------------------------
+
+PARTS = 24
+
+
+def _broken(samples: Iterator[Any], part: int, has_numpy: bool = True) -> tuple[list[str], int]:
+    """What is wrong with each PARTS-th of the samples, and how many hold for any size."""
+    wrong, good = [], 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for sample in list(samples)[part::PARTS]:
+            found = law.verdict(sample, has_numpy)
+            good += found == law.ANY_SIZE
+            if found not in (law.ANY_SIZE, law.ONE_SIZE, law.REFUSED):
+                shapes = [a.shape for a in sample.arrays]
+                wrong.append(f"{sample.name} of {shapes}, batch {sample.dims}: {found}")
+    return wrong, good
+
+
+def _numpy_samples() -> Iterator[Any]:
+    for file in ("test_numpy_functions.py", "test_numpy_suite.py", "test_trace_arrays.py"):
+        for name, call, arrays in law.recorded(file):
+            yield from law.samples(name, call, arrays)
+    for name, calls in cases.CASES.items():
+        for call in calls if table.find(name) is not None else ():
+            yield from law.samples(f"{name} of a cube", _of_cube(call), (np.arange(4.0) + 1,))
+
+
+def _of_cube(call: Any) -> Any:
+    """The call on an array of which all three dims are as long as the batch."""
+    return lambda x: call(np.sin(x[:, None, None] + 2 * x[None, :, None] - x[None, None, :]))
+
+
+@pytest.mark.one_in(12)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_functions_of_numpy_hold_for_a_batch_of_any_size_or_say_that_they_do_not(
+    part: int,
+) -> None:
+    wrong, good = _broken(_numpy_samples(), part)
+    assert wrong == [] and good > 50
+
+
+def _uniform(*shape: int) -> Any:
+    return cases.real(*shape, low=0.1, high=0.9)
+
+
+def _ids(*shape: int) -> Any:
+    return cases.ints(*shape, low=0, high=3)
+
+
+# What graphc.nn's functions are tried with: arrays, and numbers behind them.
+ARRAYS = [
+    (_uniform(4, 6),), (_uniform(2, 6, 6, 4),), (_ids(5),), (_uniform(4, 6), _uniform(4, 6)),
+    (_uniform(4, 6), _uniform(6)), (_uniform(4, 6), _ids(4)), (_uniform(3, 5, 4),) * 3,
+    (_uniform(5, 4), _ids(3)), (_uniform(4, 6), _uniform(6, 3)),
+    (_uniform(2, 6, 4), _uniform(3, 4, 5)), (_uniform(2, 6, 6, 4), _uniform(3, 3, 4, 5)),
+]  # fmt: skip
+NUMBERS: list[tuple[Any, ...]] = [(), (2,)]
+EXEMPT = {
+    "row_join": "it joins the parts of sparse gradients, whose lengths are static",
+    "cross_entropy": "classes that are as long as the batch: more labels than there are pass",
+}
+
+
+def _nn_samples() -> Iterator[Any]:
+    for name in functions.names():
+        for arrays in ARRAYS if name not in EXEMPT else ():
+            for numbers in NUMBERS:
+                yield from law.samples(name, _called(name, numbers), arrays)
+
+
+def _called(name: str, numbers: tuple[Any, ...]) -> Any:
+    function = functions.function(name)
+    return lambda *arrays: function(*arrays, *numbers)
+
+
+@pytest.mark.one_in(12)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_functions_of_graphc_nn_hold_for_a_batch_of_any_size_or_say_that_they_do_not(
+    part: int,
+) -> None:
+    wrong, good = _broken((s for s in _nn_samples() if s.name != "dropout"), part, False)
+    assert wrong == [] and good > 20
+
+
+# -- planted faults --------------------------------------------------------------------------------
+
+
+def _looped(f: Any, x: Any) -> Any:
+    for _ in range(x.shape[0]):
+        x = x + 1.0
+    return x
+
+
+FAULTS: dict[str, Any] = {
+    "a constant": lambda f, x: x * float(x.shape[0]),
+    "a loop": _looped,
+    "a decision": lambda f, x: x if x.shape[0] < 5 else -x,
+    "an array that is filled": lambda f, x: x * f.sum(f.full((x.shape[0],), 1.0)),
+    "an array of constants": lambda f, x: x + f.sum(
+        constant_array(f, np.arange(x.shape[0]) * 1.0, F64)),
+    "a slice of a table": lambda f, x: x + f.sum(
+        f.slice(f.iota(shape=(50,), dim=0), dim=0, start=0, stop=x.shape[0])),
+    "where a slice begins": lambda f, x: x + f.sum(
+        f.slice(f.iota(shape=(50,), dim=0), dim=0, start=x.shape[0], stop=x.shape[0] + 1)),
+    "repetitions": lambda f, x: x * f.sum(f.tile(f.constant(1.0), x.shape[0])),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_handler_that_uses_the_compiled_size_breaks_the_law(
+    fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(table.TABLE, np.sinc, FAULTS[fault])
+    (sample,) = law.samples(fault, np.sinc, (np.linspace(0.1, 0.9, 4),))
+    for has_numpy in (True, False):
+        assert law.verdict(sample, has_numpy).startswith("other graphs")
+
+
+def test_a_handler_that_gives_plain_data_of_the_batch_is_traced_for_two_sizes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def step(params: Any, batch: Any) -> Any:
+        return {"y": np.sum(batch["x"]) * np.sinc(batch["x"])}
+
+    for plain in (lambda f, x: x.shape[0], lambda f, x: np.arange(x.shape[0]).sum()):
+        monkeypatch.setitem(table.TABLE, np.sinc, plain)
+        assert record(step, {}, {"x": X}).exact is not None
