@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
 
@@ -12,6 +11,7 @@ from graphc.frontend.language.evaluate import Evaluator
 from graphc.frontend.language.names import MISSING, Scope
 from graphc.frontend.language.statements import dotted, path_of, run_block, store
 from graphc.frontend.language.static import in_words, is_number
+from graphc.frontend.objectives import params_of
 from graphc.frontend.run_time_length import Count, Derived
 from graphc.ir.builder import Builder, Value
 from graphc.ir.graph import Graph, Objective, Variable
@@ -80,7 +80,9 @@ class StepBody:
             raise GraphcError("G0125", message, span=self.step.span)
         if self.f.training:
             self.f.objectives += [
-                Objective(p.loss, p.optimizer, self._over(p), origin=p.span, **p.settings)
+                Objective(
+                    p.loss, p.optimizer, params_of(self.f, p.over), origin=p.span, **p.settings
+                )
                 for p in self.losses
             ]
         return self.f.build(), self.first.build()
@@ -310,20 +312,6 @@ class StepBody:
     def _glob(self, tree: s.Expr, scope: Scope) -> tuple[str, Span]:
         text = tree.value if isinstance(tree, s.Str) else dotted(self._path(tree, scope))
         return text, tree.span
-
-    def _over(self, pending: PendingMinimize) -> tuple[str, ...]:
-        """The params that an objective trains. Raises G0302."""
-        params = [v.name for v in self.f.variables.values() if v.kind == "param"]
-        if pending.over is None:
-            return tuple(params)
-        chosen: dict[str, None] = {}
-        for glob, span in pending.over:
-            match = [p for p in params if fnmatchcase(p, glob) or p.startswith(f"{glob}.")]
-            if not match:
-                message = f"'{glob}' matches no parameter"
-                raise GraphcError("G0302", message, span=span, help=did_you_mean(glob, params))
-            chosen |= dict.fromkeys(match)
-        return tuple(chosen)
 
 
 # -- words behind a minimize ---------------------------------------------------------------------

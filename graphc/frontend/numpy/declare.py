@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from graphc.frontend.numpy.optimizer_argument import check_optimizer
 from graphc.frontend.numpy.pytree import leaf
 from graphc.frontend.numpy.session import PendingLoss, TraceSession, current, open_session
 from graphc.frontend.numpy.tracer import Tracer, unwrap
+from graphc.frontend.objectives import params_of
 from graphc.frontend.operands import as_shape, value
 from graphc.ir.builder import Value
 from graphc.ir.graph import Objective, Variable
@@ -255,7 +255,7 @@ def objectives(session: TraceSession) -> None:
     for p in session.losses:
         if f.learns and p.optimizer is not None:
             chain = list(p.optimizer) if isinstance(p.optimizer, list | tuple) else [p.optimizer]
-            over = _over(session, p)
+            over = params_of(f, None if p.over is None else [(glob, p.span) for glob in p.over])
             words = p.order, p.span, p.reduction, p.sparse
             optimizer, operands = _detached(session, _chained(chain, p), p)
             f.objectives.append(Objective(p.loss, optimizer, over, *words, operands, p.every))
@@ -282,17 +282,3 @@ def _detached(
             return detached(optimizer, value_of)
         except GraphcError as error:
             raise error.at(p.span) from None
-
-
-def _over(session: TraceSession, p: PendingLoss) -> tuple[str, ...]:
-    params = [v.name for v in session.builder.variables.values() if v.kind == "param"]
-    if p.over is None:
-        return tuple(params)
-    chosen: dict[str, None] = {}
-    for glob in p.over:
-        match = [n for n in params if fnmatchcase(n, glob) or n.startswith(f"{glob}.")]
-        if not match:
-            text, hint = f"'{glob}' matches no parameter", did_you_mean(glob, params)
-            raise GraphcError("G0302", text, span=p.span, help=hint)
-        chosen |= dict.fromkeys(match)
-    return tuple(chosen)

@@ -143,24 +143,21 @@ def _along_axis(f: Builder, w: Value, axis: Any, x: Value) -> Value:
     return f.reshape(w, (w.shape[0], *(1,) * (x.rank - dim - 1)))
 
 
-@traces("var", methods=("var",))
-def var(
-    f: Builder, a: Any, axis: Any = None, dtype: Any = None, ddof: Any = 0,
-    keepdims: bool = False, *, mean: Any = None, correction: Any = None,
-) -> Value:  # fmt: skip
-    """`var`, over the run-time count less ddof"""
-    less = ddof if correction is None else correction
-    return f.var(typed(f, a, dtype), as_axis(axis), bool(keepdims), less)
+def _spread(name: str) -> Any:
+    def call(
+        f: Builder, a: Any, axis: Any = None, dtype: Any = None, ddof: Any = 0,
+        keepdims: bool = False, *, mean: Any = None, correction: Any = None,
+    ) -> Value:  # fmt: skip
+        less = ddof if correction is None else correction
+        y: Value = getattr(f, name)(typed(f, a, dtype), as_axis(axis), bool(keepdims), less)
+        return y
+
+    call.__doc__ = f"`{name}`, over the run-time count less ddof"
+    return call
 
 
-@traces("std", methods=("std",))
-def std(
-    f: Builder, a: Any, axis: Any = None, dtype: Any = None, ddof: Any = 0,
-    keepdims: bool = False, *, mean: Any = None, correction: Any = None,
-) -> Value:  # fmt: skip
-    """`std`, over the run-time count less ddof"""
-    less = ddof if correction is None else correction
-    return f.std(typed(f, a, dtype), as_axis(axis), bool(keepdims), less)
+traces("var", methods=("var",))(_spread("var"))
+traces("std", methods=("std",))(_spread("std"))
 
 
 @traces("cov")

@@ -12,6 +12,7 @@ from math import log, pi, sqrt
 from typing import Any
 
 from graphc.frontend.numpy.handlers import Handler
+from graphc.frontend.numpy.reductions import logsumexp
 from graphc.frontend.operands import as_axis, operands, value
 from graphc.ir.builder import Builder, Value
 from graphc.ops.composites.support import floats
@@ -77,24 +78,22 @@ UFUNCS: dict[str, Handler] = {
 }
 
 
-def _softmax(f: Builder, x: Any, axis: Any = None) -> Value:
-    a = value(f, x)
-    return f.softmax(a, axis=as_axis(axis) if axis is not None else tuple(range(a.rank)))
+def _over_axis(composite: str) -> Handler:
+    """`softmax` or `log_softmax`, over all entries if no axis is given."""
 
+    def call(f: Builder, x: Any, axis: Any = None) -> Value:
+        a = value(f, x)
+        over = tuple(range(a.rank)) if axis is None else as_axis(axis)
+        y: Value = getattr(f, composite)(a, axis=over)
+        return y
 
-def _log_softmax(f: Builder, x: Any, axis: Any = None) -> Value:
-    a = value(f, x)
-    return f.log_softmax(a, axis=as_axis(axis) if axis is not None else tuple(range(a.rank)))
-
-
-def _logsumexp(f: Builder, a: Any, axis: Any = None, keepdims: Any = False) -> Value:
-    return f.logsumexp(value(f, a), as_axis(axis), bool(keepdims))
+    return call
 
 
 FUNCTIONS: dict[str, Callable[..., Value]] = {
-    "softmax": _softmax,
-    "log_softmax": _log_softmax,
-    "logsumexp": _logsumexp,
+    "softmax": _over_axis("softmax"),
+    "log_softmax": _over_axis("log_softmax"),
+    "logsumexp": logsumexp,
 }
 
 
