@@ -263,15 +263,10 @@ def _run(
     With `exact` the batch dims are static; with `grown` they have another size; with `fixed`,
     arrays as long as the batch are constants. The session is added to `sessions`.
     """
-    name = getattr(request.function, "__name__", "step")
-    f = Builder("step" if name == "<lambda>" else name, training=request.training)
-    session = TraceSession(f, Tracer, first=Builder(f"{f.name}.init"), fixed=fixed)
+    session = _session(request, fixed)
+    f = session.builder
     if sessions is not None:
         sessions.append(session)
-    f.seed = session.first.seed = request.seed
-    f.float = session.first.float = float_of(request)
-    session.wide = has_f64(request)
-    session.wide_params = F64 in (f.float, params_float(request))
     with running(session), replaced(), f.at(request.span):
         params, param_form = variables(session, request.params, "params")
         state, state_form = None, None
@@ -293,6 +288,17 @@ def _run(
         session.size, result,
     )  # fmt: skip
     return traced, session.sized
+
+
+def _session(request: TraceRequest, fixed: bool) -> TraceSession:
+    name = getattr(request.function, "__name__", "step")
+    f = Builder("step" if name == "<lambda>" else name, training=request.training)
+    session = TraceSession(f, Tracer, first=Builder(f"{f.name}.init"), fixed=fixed)
+    f.seed = session.first.seed = request.seed
+    f.float = session.first.float = float_of(request)
+    session.wide = has_f64(request)
+    session.wide_params = F64 in (f.float, params_float(request))
+    return session
 
 
 def _called(session: TraceSession, request: TraceRequest, given: tuple[Any, ...]) -> Any:
