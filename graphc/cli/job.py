@@ -95,11 +95,30 @@ def in_job(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def run(transport_name: str, **options: Any) -> None:
+        from graphc.runtime.machine.jobs import check_same_command
+
         with job(transport_name) as running:
+            check_same_command(running.processes, _words(click.get_current_context()))
             click.get_current_context().meta[SILENT] = not running.speaks
             command(running=running, **options)
 
     return run
+
+
+def _words(context: click.Context) -> dict[str, str]:
+    """What the user wrote on the command line, by the names of options and arguments."""
+    given = click.core.ParameterSource.COMMANDLINE
+    words = {"the command": context.command.name or ""}
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        if context.get_parameter_source(name) is given:
+            value = context.params.get(name)
+            several = value if isinstance(value, tuple) else (value,)
+            shown = parameter.human_readable_name
+            if isinstance(parameter, click.Option):
+                shown = parameter.opts[0]
+            words[shown] = " ".join(map(str, several))
+    return words
 
 
 def is_silent() -> bool:

@@ -101,6 +101,29 @@ def warn_of_links(processes: Processes, mesh: Mesh, strategy: str) -> None:
             warn(note, stacklevel=3)
 
 
+def check_same_command(processes: Processes, words: Mapping[str, str]) -> None:
+    """Raise G0567 if processes were started with different commands.
+
+    words: what the user wrote, by what it is called: "the command", "--steps", "FILE"
+    """
+    if processes.count == 1:
+        return
+    every = [json.loads(x) for x in processes.all_gather(json.dumps(dict(words)).encode())]
+    for process, other in enumerate(every):
+        for name in [*every[0], *other]:
+            theirs, first = other.get(name), every[0].get(name)
+            if theirs != first:
+                raise GraphcError(
+                    "G0567", f"process {process} was started with {_shown(name, theirs)}, process "
+                    f"0 with {_shown(name, first)}",
+                    help="start all processes with the same command line",
+                )  # fmt: skip
+
+
+def _shown(name: str, value: str | None) -> str:
+    return f"no {name}" if value is None else f"{name} {value}"
+
+
 def check_same_checkpoint(processes: Processes, path: object, checksum: str) -> None:
     """Raise G0567 if processes would resume from checkpoints with other contents."""
     said = json.dumps([str(path), checksum]).encode()
