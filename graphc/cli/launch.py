@@ -166,12 +166,22 @@ def restarted(job: Callable[[Path | None], int], restarts: int, folder: Path | N
             return job(folder if number and _newest(folder) != before else None)
         except ProcessLost as lost:
             if number == restarts:
+                if restarts:
+                    lost.add_note(_used_up(restarts, folder, before))
                 raise
             click.echo(lost.render(), err=True)
             for note in getattr(lost, "__notes__", ()):
                 click.echo(f"   = {note}", err=True)
             click.echo(f"restart {number + 1} of {restarts}", err=True)
     raise AssertionError("unreachable")
+
+
+def _used_up(restarts: int, folder: Path | None, before: tuple[str, int] | None) -> str:
+    """What to say of a job that is lost for good. before: the newest checkpoint of another one"""
+    used = f"{restarts} restart{'s are' if restarts > 1 else ' is'} used up"
+    if _newest(folder) == before:
+        return f"{used}; no checkpoint was written"
+    return f"{used}; --resume {folder} goes on from the newest checkpoint"
 
 
 def _newest(folder: Path | None) -> tuple[str, int] | None:

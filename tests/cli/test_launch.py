@@ -129,9 +129,21 @@ def test_a_job_whose_restarts_are_used_up_is_lost(tmp_path: Path) -> None:
         begun.append(resumed)
         raise lost()
 
-    with pytest.raises(ProcessLost):
+    with pytest.raises(ProcessLost) as error:
         restarted(job, 2, tmp_path)
     assert len(begun) == 3
+    assert error.value.__notes__[-1] == "2 restarts are used up; no checkpoint was written"
+
+
+def test_a_job_whose_restarts_are_used_up_says_how_it_goes_on(tmp_path: Path) -> None:
+    def job(resumed: Path | None) -> int:
+        write_checkpoint(tmp_path, 1 if resumed is None else 2)
+        raise lost()
+
+    with pytest.raises(ProcessLost) as error:
+        restarted(job, 1, tmp_path)
+    text = f"1 restart is used up; --resume {tmp_path} goes on from the newest checkpoint"
+    assert error.value.__notes__[-1] == text
 
 
 def test_another_error_is_not_tried_again(tmp_path: Path) -> None:
@@ -318,7 +330,7 @@ def killed_again_and_again(folder: Path, kills: int, steps: int) -> dict[str, An
         launcher.kill()
     said = (folder / "err").read_text()
     assert launcher.returncode == 0, said
-    assert said.count("died by SIGKILL") == kills and f"restart {kills} of {kills}" in said, said
+    assert said.count(") died") == kills and f"restart {kills} of {kills}" in said, said
     report: dict[str, Any] = json.loads(out)
     return report
 

@@ -9,6 +9,7 @@ behind it, each will go on.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable
+from functools import partial
 from math import prod
 
 from graphc_llvm.addresses import Addresses
@@ -43,10 +44,13 @@ class BeforeWrites:
 
     def __call__(self, supply: Supply) -> None:
         """Wait until all devices have come so far, unless it is known already that they will."""
+        self.of(supply)()
+
+    def of(self, supply: Supply) -> Callable[[], None]:
+        """The same for batches that are split like this one, to be called in each step."""
         if self.last is not None and self._is_heard(self.last, supply):
-            self._across.agree(known=True)
-        else:
-            self._meet()
+            return partial(self._across.agree, known=True)
+        return self._meet
 
     def _is_heard(self, last: Start, supply: Supply) -> bool:
         """Whether in this step the sum is heard of all: a device may have nothing to add."""

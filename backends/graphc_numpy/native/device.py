@@ -34,6 +34,7 @@ from graphc_numpy.native.machine import target
 from graphc_numpy.native.memory import SharedBlocks, StepMemory, footprints, pointed, room, share
 from graphc_numpy.native.peers import Across
 from graphc_numpy.native.positions import PositionWords
+from graphc_numpy.native.prepared_step import NativePreparedStep, prepared_step
 from graphc_numpy.native.recording import StepRecording
 from graphc_numpy.native.step import call_table as frames
 from graphc_numpy.native.step.error_checks import FailedChecks, Wrong
@@ -176,6 +177,10 @@ class NativeDevice:
         self, program: str, names: tuple[str, ...], turn: threading.Lock, devices: Sequence[Any]
     ) -> NativeFastPath | None:
         return fast_path([d._steps[program] for d in devices], names, turn)
+
+    def prepared(self, program: str, names: tuple[str, ...]) -> NativePreparedStep | None:
+        """See graphc.runtime.backends.backend.PreparingSteps."""
+        return prepared_step(self._steps[program], names)
 
     def arena(self, memory: StepMemory) -> Bytes:
         """The arena of steps that need so much of it."""
@@ -392,13 +397,17 @@ class BoundStep:
 
     def region(self, number: int, frame: Words) -> list[Call]:
         """A region, called with a frame, and a look at what its checks have noted."""
-        region, at = self.made.regions.found[number], frame.ctypes.data
         checks = [self.addresses.check] if self.addresses is not None else []
         checks += [self._check] if number in self.made.checked else []
-        checks += [self.across.look] if region.across else []
+        checks += [self.across.look] if self.made.regions.found[number].across else []
+        return [*self._turn(), self.region_alone(number, frame), *checks]
+
+    def region_alone(self, number: int, frame: Words) -> Call:
+        """A region, called with a frame on the threads of the device, or on one."""
+        region, at = self.made.regions.found[number], frame.ctypes.data
         if region.shared and self.device.threads > 1:
-            return [*self._turn(), partial(self.device.pool().run, region.address, at), *checks]
-        return [*self._turn(), partial(SINGLE_THREADED(region.single_threaded), at), *checks]
+            return partial(self.device.pool().run, region.address, at)
+        return partial(SINGLE_THREADED(region.single_threaded), at)
 
     def _place(self, part: int) -> list[Call]:
         """Set what depends on the position, before a region of a part is run."""

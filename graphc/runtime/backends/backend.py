@@ -116,6 +116,29 @@ class SharingCores(Protocol):
         ...
 
 
+class PreparedStep(Protocol):
+    """A step of the only device of a process, for batches that need no other work than the step:
+    what is alike in every step has been done before the first one."""
+
+    def takes(self, batch: Any) -> bool:
+        """Whether `run` can make the step with this batch."""
+        ...
+
+    def run(self) -> dict[str, Any]:
+        """Make the step with the batch that was taken: like `Device.step`, but scalars are Python
+        numbers."""
+        ...
+
+
+@runtime_checkable
+class PreparingSteps(Protocol):
+    """A device that can do beforehand what is alike in the steps of a program."""
+
+    def prepared(self, program: str, names: tuple[str, ...]) -> PreparedStep | None:
+        """Such a step, if there is one. names: the entries of the batches to come, in order."""
+        ...
+
+
 class Loaded(Protocol):
     """Programs prepared for devices: checked, compiled."""
 

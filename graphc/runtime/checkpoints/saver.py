@@ -118,6 +118,7 @@ class Saver:
         self._write: _Write | None = None
         self._saved = training.steps  # the step of the last save
         self._waited, self._ended = 0.0, False
+        self._last_tried = -1  # the step of which a last checkpoint was tried
 
     def __enter__(self) -> Self:
         mine = self.training.processes
@@ -157,10 +158,15 @@ class Saver:
             self._note_wait(self._settle())
             self._save(training)
 
-    def last(self) -> None:
-        """Begin to write a checkpoint of the last step, unless there is one: so does the end."""
-        self._settle()
-        if self.training.valid and self._is_behind:
+    def last(self, warned: bool = True) -> None:
+        """Begin to write a checkpoint of the last step, unless there is one: so does the end.
+
+        It is tried once more if it failed when it was due. warned: see `_settle`
+        """
+        self._settle(warned)
+        steps = self.training.steps
+        if self.training.valid and self._is_behind and self._last_tried != steps:
+            self._last_tried = steps
             self._save(self.training)
 
     def __exit__(
@@ -171,8 +177,9 @@ class Saver:
             if error is not None and not isinstance(error, KeyboardInterrupt):
                 self._abandon()
                 return
-            self.last()
-            self._settle()
+            warned = error is not None  # else it is the error of this block
+            self.last(warned)
+            self._settle(warned)
         if error is None and self.failure is not None:
             raise self.failure
         if error is not None and self.written is not None:
@@ -206,10 +213,11 @@ class Saver:
             self._write = _Write(steps, writer, portion_of(training), done)
             self._write.thread.start()
 
-    def _settle(self) -> float:
+    def _settle(self, warned: bool = True) -> float:
         """Wait until the checkpoint that is being written is, and see whether that went well.
 
-        Returns the seconds that it took.
+        Returns the seconds that it took. warned: whether a failure at the last step is a
+        warning, too
         """
         write, start = self._write, time.monotonic()
         if write is None:
@@ -217,7 +225,7 @@ class Saver:
         self.failure, self._write = self._outcome(write), None
         if self.failure is None:
             self.written, self._none = write.path, False
-        else:
+        elif warned or write.steps != self.training.steps:
             text = f"no checkpoint of step {write.steps}: {self.failure.message}"
             warn(
                 GraphcError("G0542", text, help="the training goes on; older checkpoints stay"),

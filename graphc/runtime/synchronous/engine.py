@@ -18,6 +18,8 @@ from graphc.runtime.backends.backend import (
     Copy,
     Device,
     FastPath,
+    PreparedStep,
+    PreparingSteps,
     Programs,
     SharingCores,
 )
@@ -32,6 +34,7 @@ from graphc.runtime.machine.memory_limits import Limit
 from graphc.runtime.synchronous.device_lock import DeviceLock
 from graphc.runtime.synchronous.fast_paths import FastPaths
 from graphc.runtime.synchronous.gathering import Gatherings
+from graphc.runtime.synchronous.path_over_processes import PathOverProcesses
 from graphc.runtime.synchronous.scalars import DeviceScalars
 from graphc.runtime.synchronous.shards import (
     InMemory,
@@ -271,10 +274,17 @@ class Engine:
         raise nans.explained(watch, program, what)
 
     def _run(self, name: str, supply: Supply) -> dict[str, Array]:
+        def step(comm: Communicator) -> dict[str, Array]:
+            return self._devices[comm.rank].step(name, supply)
+
+        return self._attempted(name, lambda: self._on_devices(step)[0])
+
+    def _attempted(self, name: str, step: Callable[[], T]) -> T:
+        """The result of a step of a program; the engine is invalid if it fails half-way."""
         for device in tuple(self._devices.values()):
             device.committing = False
         try:
-            return self._on_devices(lambda comm: self._devices[comm.rank].step(name, supply))[0]
+            return step()
         except BaseException as error:
             if isinstance(error, InternalError) and error.help is None:
                 with_replay(error, self.programs[name])
@@ -302,11 +312,13 @@ class Engine:
     def fast_path(self, program: str, names: tuple[str, ...]) -> FastPath | None:
         """The fast path for batches of these entries, if there is one."""
         devices = [device for _, device in sorted(dict(self._devices).items())]
-        if len(devices) < self.mesh.devices or self.debug_nans:
+        if not devices or self.debug_nans:
             return None
         if program in self._fast_paths:  # Ctrl-C came behind its being made
             return self._fast_paths[program]
         find = partial(devices[0].fast_path, names=names, turn=self._in_use.lock, devices=devices)
+        if len(devices) < self.mesh.devices:
+            find = partial(self._path_over_processes, names)
         with Uninterrupted():  # llvmlite frees twice what it was freeing when Ctrl-C came
             self._prepare(program)
             if (full := find(program)) is not None:
@@ -314,6 +326,20 @@ class Engine:
         if self._in_use.closed:  # meanwhile
             self._shut()
         return self._fast_paths.get(program)
+
+    def _path_over_processes(self, names: tuple[str, ...], program: str) -> FastPath | None:
+        """That of a program whose other devices are in other processes, each of which has one."""
+        (device, *more) = self._devices.values()
+        if more or not isinstance(device, PreparingSteps):
+            return None
+        prepared = device.prepared(program, names)
+        if prepared is None:
+            return None
+
+        def run(step: PreparedStep) -> dict[str, Any]:
+            return self._attempted(program, lambda: self._session.run(lambda _: step.run())[0])
+
+        return PathOverProcesses(prepared, run, self._in_use.lock, self.stopping)
 
     def lost(self) -> None:
         """This process is a fork (graphc.runtime.transports.forks)."""

@@ -1,0 +1,43 @@
+"""The fast path of a program whose devices are in several processes.
+
+It sends the same messages as a step on the normal path: so each process takes it or not as its own
+batch allows, whatever the others do.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from graphc.runtime.backends.backend import PreparedStep
+from graphc.runtime.machine.interrupts import Stopping
+
+
+class PathOverProcesses:
+    """See graphc.runtime.backends.backend.FastPath.
+
+    run: makes the prepared step in the session; turn: held while a step runs; stopping: in which
+    the processes agree whether they go on. Outside of it, as in a loop of the user, there is no
+    fast path.
+    """
+
+    def __init__(
+        self, prepared: PreparedStep, run: Callable[[PreparedStep], dict[str, Any]],
+        turn: threading.Lock, stopping: Stopping,
+    ) -> None:  # fmt: skip
+        self.open, self.done = True, 0
+        self._prepared, self._run, self._turn, self._stopping = prepared, run, turn, stopping
+
+    def step(self, batch: Any, variables: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
+        """See graphc.runtime.backends.backend.FastPath."""
+        if variables is not None or not self._stopping.inside or self._turn.locked():
+            return None
+        with self._turn:  # no signal is raised between its being taken and the block
+            if not self.open or not self._prepared.takes(batch):
+                return None
+            self._stopping.ask()
+            with self._stopping:
+                outputs = self._run(self._prepared)
+                self.done += 1
+            return outputs
