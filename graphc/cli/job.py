@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from graphc.runtime.transports.transport import Transport
 
 SILENT = "graphc.silent"  # the key of a context's note that this process doesn't print
+OWN = "max_bytes", "quiet"  # may differ: hosts have more or less memory, and process 0 speaks
 PATIENCE = 3.0  # seconds to wait for what other processes have to say about an error
 
 transport_option = click.option(
@@ -111,7 +112,7 @@ def _words(context: click.Context) -> dict[str, str]:
     words = {"the command": context.command.name or ""}
     for parameter in context.command.params:
         name = parameter.name or ""
-        if context.get_parameter_source(name) is given:
+        if name not in OWN and context.get_parameter_source(name) is given:
             value = context.params.get(name)
             several = value if isinstance(value, tuple) else (value,)
             shown = parameter.human_readable_name

@@ -12,7 +12,12 @@ from graphc.support.errors import GraphcError
 
 SIZES = (16, 16, 11, 16, 11, 16)
 OF_FOUR = [s for s in STRATEGIES if plan(s).devices == 4]
-ON_PATH = {"mirrored(4)", "mirrored(4) * reproducible(8)", "tensor_split(4)", "local_sgd(4, every=2)"}
+ON_PATH = {
+    "mirrored(4)",
+    "mirrored(4) * reproducible(8)",
+    "tensor_split(4)",
+    "local_sgd(4, every=2)",
+}
 
 
 def trained(trainer, sizes=SIZES):

@@ -1,4 +1,4 @@
-"""A step of a process that has one device, and exchanges values with the other processes of its job.
+"""A step of a process with one device, which exchanges values with the others of its job.
 
 Between two collectives it is native code, as on the fast path, but each collective is a call of
 Python. So nothing else should be: how the batch is fed, which calls are made, and whether a device
