@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from graphc.lowering.program.program import Feed, Instruction, Start, Wait
+from graphc.runtime.backends.site import CACHE_SIZE
 from graphc.runtime.data.supply import Supply, WholeBatch
 from graphc.runtime.transports.transport import Handle
 from graphc_numpy.native.feeding import Fed, Feeding, fed_buffers
@@ -93,6 +94,8 @@ class NativePreparedStep:
             for call in self._calls_of(x, turn, supply)
         ]
         commit = [call for x in last for call in self._calls_of(x, 0, supply)]
+        if len(self._made) >= CACHE_SIZE:
+            self._made.clear()
         made = self._made[supply.key] = [*body, self._step.agree.of(supply)], commit
         return made
 
