@@ -16,7 +16,8 @@ from graphc.lowering.program.program import Program
 from graphc.plan.plan import SYNC, Plan
 from graphc.runtime.backends.backend import Backend
 from graphc.runtime.backends.reference import BACKEND as REFERENCE
-from graphc.runtime.synchronous.engine import SHORT, Engine
+from graphc.runtime.synchronous.engine import Engine
+from graphc.runtime.synchronous.supplies import SHORT
 from graphc.strategies import parse_strategy
 
 FOLDER = Path(__file__).parents[2] / "examples"

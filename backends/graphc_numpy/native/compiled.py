@@ -8,6 +8,8 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+from graphc_llvm.addresses import NAME, Addresses
+
 import graphc.support.config as config
 from graphc.lowering.kernel.lowered import Home, Host, Lowered, Native
 from graphc.lowering.program.program import Instruction, Program
@@ -17,6 +19,7 @@ from graphc.support.gc_pause import collector_paused
 from graphc.support.object_cache import Objects
 from graphc_numpy.native import records
 from graphc_numpy.native.call_flags import is_one_device
+from graphc_numpy.native.machine import target
 from graphc_numpy.native.memory import StepMemory, step_memory
 from graphc_numpy.native.step.error_checks import checks_of, limits_of
 from graphc_numpy.native.step.regions import NativeRegions, compile_regions, homes_of, scratch_bytes
@@ -36,6 +39,12 @@ class Compiled:
     checked: frozenset[int]  # the regions that may note an error
     limits: dict[int, int]  # of each check
     memory: StepMemory
+
+    def addresses(self) -> Addresses | None:
+        """What a build notes that checks all addresses."""
+        if not target().checked or not self.regions.found:
+            return None
+        return Addresses(self.regions.symbols[NAME], self.regions.calls, self.program)
 
 
 class Preparation:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -10,7 +9,6 @@ from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 import numpy as np
-from graphc_llvm.addresses import NAME, Addresses
 from numpy.typing import NDArray
 
 from graphc.lowering.memory.layouts import layouts_of
@@ -30,7 +28,6 @@ from graphc_numpy.native.call_flags import CallFlags, HomeFrames
 from graphc_numpy.native.compiled import Compiled, Preparation
 from graphc_numpy.native.fast_path import NativeFastPath, fast_path
 from graphc_numpy.native.feeding import FeedCall
-from graphc_numpy.native.machine import target
 from graphc_numpy.native.memory import SharedBlocks, StepMemory, footprints, pointed, room, share
 from graphc_numpy.native.peers import Across
 from graphc_numpy.native.positions import PositionWords
@@ -38,11 +35,10 @@ from graphc_numpy.native.prepared_step import NativePreparedStep, prepared_step
 from graphc_numpy.native.recording import StepRecording
 from graphc_numpy.native.step import call_table as frames
 from graphc_numpy.native.step.error_checks import FailedChecks, Wrong
-from graphc_numpy.native.threads import barrier
+from graphc_numpy.native.threads import barrier, pool
 from graphc_numpy.native.threads.pool import Pool, Words, most_threads, new_words, thread_count
 
 Array: TypeAlias = NDArray[Any]
-SINGLE_THREADED = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class NativeLoaded:
@@ -224,7 +220,7 @@ class BoundStep:
         self.bound = bound = Binding(site, comm, self.arrays, self.recording.timed)
         self.noted_by_all: dict[int, FailedChecks] = {}  # by the devices of this process
         self.noted = FailedChecks(self.program, lowered, compiled.limits)
-        self.addresses = self._addresses()
+        self.addresses = compiled.addresses()
         self.barrier = new_words(barrier.WORDS)
         self.counts = new_words(len(compiled.regions.found) + 1)
         self.across = Across(comm, any(s.across for s in compiled.regions.found))
@@ -404,23 +400,15 @@ class BoundStep:
 
     def region_alone(self, number: int, frame: Words) -> Call:
         """A region, called with a frame on the threads of the device, or on one."""
-        region, at = self.made.regions.found[number], frame.ctypes.data
-        if region.shared and self.device.threads > 1:
-            return partial(self.device.pool().run, region.address, at)
-        return partial(SINGLE_THREADED(region.single_threaded), at)
+        region, device = self.made.regions.found[number], self.device
+        threads = device.pool() if region.shared and device.threads > 1 else None
+        return pool.region_call(threads, region.address, region.single_threaded, frame.ctypes.data)
 
     def _place(self, part: int) -> list[Call]:
         """Set what depends on the position, before a region of a part is run."""
         if not self.positions:
             return []
         return [lambda: self.positions.put(self.frame, self.bound.turn, self.bound.supply, part)]
-
-    def _addresses(self) -> Addresses | None:
-        """What a build notes that checks all addresses."""
-        regions = self.made.regions
-        if not target().checked or not regions.found:
-            return None
-        return Addresses(regions.symbols[NAME], regions.calls, self.program)
 
     def _turn(self) -> list[Call]:
         if self.program.mesh.turns == 1:

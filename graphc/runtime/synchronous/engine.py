@@ -19,13 +19,12 @@ from graphc.runtime.backends.backend import (
     Device,
     FastPath,
     PreparedStep,
-    PreparingSteps,
     Programs,
     SharingCores,
 )
-from graphc.runtime.data.batches import Batch, has_lengths, is_full
-from graphc.runtime.data.stream import MicrobatchStream, collected, kept, only_microbatch
-from graphc.runtime.data.supply import Supply, WholeBatch
+from graphc.runtime.data.batches import Batch
+from graphc.runtime.data.stream import kept
+from graphc.runtime.data.supply import Supply
 from graphc.runtime.diagnosis import nans
 from graphc.runtime.diagnosis.crash_file import with_replay
 from graphc.runtime.machine.blas import BlasLimit, limit_blas
@@ -34,7 +33,7 @@ from graphc.runtime.machine.memory_limits import Limit
 from graphc.runtime.synchronous.device_lock import DeviceLock
 from graphc.runtime.synchronous.fast_paths import FastPaths
 from graphc.runtime.synchronous.gathering import Gatherings
-from graphc.runtime.synchronous.path_over_processes import PathOverProcesses
+from graphc.runtime.synchronous.path_over_processes import path_over_processes
 from graphc.runtime.synchronous.scalars import DeviceScalars
 from graphc.runtime.synchronous.shards import (
     InMemory,
@@ -44,15 +43,15 @@ from graphc.runtime.synchronous.shards import (
     is_held,
     valid_part,
 )
+from graphc.runtime.synchronous.supplies import SHORT, supply_of
 from graphc.runtime.transports import forks
 from graphc.runtime.transports.transport import Communicator, EndAgreed, Transport
 from graphc.support import config
-from graphc.support.errors import GraphcError, InternalError, did_you_mean
+from graphc.support.errors import GraphcError, InternalError
 from graphc.support.no_fork import no_fork
 
 Array: TypeAlias = NDArray[Any]
 T = TypeVar("T")
-SHORT = ".short"  # `NAME.short` is program NAME for batches that are not full
 
 
 class Engine:
@@ -207,7 +206,8 @@ class Engine:
         self._check_valid()
         chosen = program or next(iter(self.programs))
         again = kept(batch) if self.debug_nans else lambda: batch
-        name, supply = self._supply(chosen, again(), poison)
+        find = partial(supply_of, self.programs, self.mesh, chosen, poison=poison)
+        name, supply = find(again())
         with self._signals():
             self._prepare(name)
             saved = self._saved_variables() if self.debug_nans else None
@@ -215,7 +215,7 @@ class Engine:
             if saved is not None:
                 what = nans.first_bad(outputs) or nans.first_bad_variable(self._saved_variables())
                 if what is not None:
-                    self._explain(what, saved, *self._supply(chosen, again(), poison))
+                    self._explain(what, saved, *find(again()))
             self._finished[name.removesuffix(SHORT)] += 1
         return {k: valid_part(self.programs[name], k, x, supply) for k, x in outputs.items()}
 
@@ -328,18 +328,11 @@ class Engine:
         return self._fast_paths.get(program)
 
     def _path_over_processes(self, names: tuple[str, ...], program: str) -> FastPath | None:
-        """That of a program whose other devices are in other processes, each of which has one."""
-        (device, *more) = self._devices.values()
-        if more or not isinstance(device, PreparingSteps):
-            return None
-        prepared = device.prepared(program, names)
-        if prepared is None:
-            return None
-
         def run(step: PreparedStep) -> dict[str, Any]:
             return self._attempted(program, lambda: self._session.run(lambda _: step.run())[0])
 
-        return PathOverProcesses(prepared, run, self._in_use.lock, self.stopping)
+        devices, turn = tuple(self._devices.values()), self._in_use.lock
+        return path_over_processes(devices, program, names, run, turn, self.stopping)
 
     def lost(self) -> None:
         """This process is a fork (graphc.runtime.transports.forks)."""
@@ -367,27 +360,6 @@ class Engine:
         """Continue to count the steps of a program from this number."""
         fast_path = self._fast_paths.get(program)
         self._finished[program] = steps - (fast_path.done if fast_path else 0)
-
-    def _supply(
-        self, name: str, batch: Batch | Iterator[Batch], poison: bool
-    ) -> tuple[str, Supply]:
-        if name not in self.programs:
-            known = tuple(self.programs)
-            hint = did_you_mean(name, known) or f"there are: {', '.join(known)}"
-            raise GraphcError("G0511", f"there is no program '{name}'", help=hint)
-        short = name + SHORT
-        if not isinstance(batch, Mapping) and isinstance(batch, Iterator):
-            if self.mesh.leaves is not None:  # leaves are cut of the whole batch, not of its shards
-                whole = collected(self.programs[name].inputs, batch)
-                return self._supply(name, whole, poison)
-            if not self.mesh.time:
-                return self._supply(name, only_microbatch(batch), poison)
-            name = short if short in self.programs else name
-            return name, MicrobatchStream(self.programs[name], batch, poison=poison)
-        full = short not in self.programs or is_full(self.programs[name], batch)
-        if not full and not has_lengths(self.programs[short], batch):
-            name = short
-        return name, WholeBatch(self.programs[name], batch, poison=poison)
 
     @property
     def valid(self) -> bool:

@@ -7,11 +7,13 @@ batch allows, whatever the others do.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
-from graphc.runtime.backends.backend import PreparedStep
+from graphc.runtime.backends.backend import Device, PreparedStep, PreparingSteps
 from graphc.runtime.machine.interrupts import Stopping
+
+Run: TypeAlias = Callable[[PreparedStep], dict[str, Any]]
 
 
 class PathOverProcesses:
@@ -23,9 +25,8 @@ class PathOverProcesses:
     """
 
     def __init__(
-        self, prepared: PreparedStep, run: Callable[[PreparedStep], dict[str, Any]],
-        turn: threading.Lock, stopping: Stopping,
-    ) -> None:  # fmt: skip
+        self, prepared: PreparedStep, run: Run, turn: threading.Lock, stopping: Stopping
+    ) -> None:
         self.open, self.done = True, 0
         self._prepared, self._run, self._turn, self._stopping = prepared, run, turn, stopping
 
@@ -41,3 +42,18 @@ class PathOverProcesses:
                 outputs = self._run(self._prepared)
                 self.done += 1
             return outputs
+
+
+def path_over_processes(
+    devices: Sequence[Device], program: str, names: tuple[str, ...], run: Run,
+    turn: threading.Lock, stopping: Stopping,
+) -> PathOverProcesses | None:  # fmt: skip
+    """That of a program, if this process has one device, and that prepares steps.
+
+    devices: those of this process; names: the entries of the batches to come, in order
+    """
+    (device, *more) = devices
+    if more or not isinstance(device, PreparingSteps):
+        return None
+    prepared = device.prepared(program, names)
+    return None if prepared is None else PathOverProcesses(prepared, run, turn, stopping)

@@ -10,7 +10,8 @@ import ctypes
 import os
 import threading
 import weakref
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -32,6 +33,7 @@ AWAKE, SLEEPING, CALLED = range(3)  # a worker; CALLED: its lock will be opened
 LOOKS = 6000  # at the mailbox before a worker sleeps: about a millisecond
 MOST_OF_GROUP = 4  # threads of a group: each needs scratch memory on each device
 EVEN = 1.1  # groups of this unevenness are as good as any
+SINGLE_THREADED = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 REGION = ir.FunctionType(VOID, [POINTER, INT64, INT64])
 
 
@@ -280,3 +282,12 @@ def _print_serve(b: ir.IRBuilder) -> None:
     put(b, _of_worker(b, mailbox, thread, DONE), number)
     seen.add_incoming(number, b.block)
     b.branch(wait)
+
+
+def region_call(
+    pool: Pool | None, address: int, single_threaded: int, frame: int
+) -> Callable[[], object]:
+    """A region, called with a frame: on the threads of a pool, or on this one."""
+    if pool is not None:
+        return partial(pool.run, address, frame)
+    return partial(SINGLE_THREADED(single_threaded), frame)
