@@ -6,10 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from graphc.lowering import target as targets
-from graphc.lowering.kernel.code import Gemm, LoopKernel
+from graphc.lowering.kernel.code import OWN, Gemm, LoopKernel
+from graphc.lowering.memory.arena import aligned
 from graphc.lowering.target import LoweringTarget
 from graphc.support.dataclass import dataclass
 from graphc_cupy.cublas import Cublas, LibraryProduct
+from graphc_cupy.parts.in_parts import in_parts
+from graphc_cupy.parts.launch_parts import ALIGN, LaunchParts, Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,39 @@ class LoadedKernel:
 
 
 Loader: TypeAlias = Callable[[Sequence[LoopKernel]], list[LoadedKernel]]
-Launched: TypeAlias = LoadedKernel | LibraryProduct
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchedInParts:
+    """A kernel that is launched in parts. See `LoadedKernel`: it is launched as one is.
+
+    parts: with the places of their parameters; scratch: bytes in which they hand on what they have
+    computed
+    """
+
+    parts: tuple[tuple[LoadedKernel | LibraryProduct, tuple[Place, ...]], ...]
+    scratch: int
+
+    @property
+    def blocks(self) -> int:
+        return max(kernel.blocks for kernel, _ in self.parts)
+
+    @property
+    def own(self) -> int:
+        return aligned(self.scratch, ALIGN) + max(kernel.own for kernel, _ in self.parts)
+
+    def launch(
+        self, params: Sequence[int], own: int, errors: int, failed: int, stream: Any
+    ) -> None:
+        """Give all parts to a stream, which runs them in their order."""
+        behind = own + aligned(self.scratch, ALIGN)
+        for kernel, places in self.parts:
+            begins = [(own if slot == OWN else params[slot]) + at for slot, at in places]
+            if kernel.blocks:
+                kernel.launch(begins, behind, errors, failed, stream)
+
+
+Launched: TypeAlias = LoadedKernel | LibraryProduct | LaunchedInParts
 
 
 @dataclass(frozen=True)
@@ -58,8 +93,29 @@ class Gpu:
 
 
 def kernels_on(gpu: Gpu, kernels: Sequence[LoopKernel]) -> dict[LoopKernel, Launched]:
-    """Each distinct kernel, loaded; or for cuBLAS, if it is a product of the library's."""
-    distinct, found = dict.fromkeys(kernels), dict[LoopKernel, Launched]()
+    """Each distinct kernel, loaded, maybe in parts; or for cuBLAS, if it is the library's."""
+    made = {k: None if _by_library(gpu, k) else in_parts(k) for k in dict.fromkeys(kernels)}
+    whole = [k for k, parts in made.items() if parts is None]
+    inside = [x.kernel for parts in made.values() if parts is not None for x in parts.parts]
+    loaded = _loaded(gpu, [*whole, *inside])
+
+    def launched(kernel: LoopKernel, parts: LaunchParts | None) -> Launched:
+        if parts is None:
+            return loaded[kernel]
+        return LaunchedInParts(tuple((loaded[x.kernel], x.places) for x in parts.parts), parts.own)
+
+    return {kernel: launched(kernel, parts) for kernel, parts in made.items()}
+
+
+def _by_library(gpu: Gpu, kernel: LoopKernel) -> bool:
+    return gpu.cublas is not None and isinstance(kernel, Gemm) and kernel.library
+
+
+def _loaded(
+    gpu: Gpu, kernels: Sequence[LoopKernel]
+) -> dict[LoopKernel, LoadedKernel | LibraryProduct]:
+    """Each distinct kernel by itself."""
+    distinct, found = dict.fromkeys(kernels), dict[LoopKernel, LoadedKernel | LibraryProduct]()
     for kernel in distinct:
         if gpu.cublas is not None and isinstance(kernel, Gemm) and kernel.library:
             found[kernel] = gpu.cublas.loaded(kernel)

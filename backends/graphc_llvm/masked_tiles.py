@@ -59,7 +59,8 @@ def visible_entries(product: Gemm) -> VisibleEntries | None:
         if not isinstance(x, Apply) or x.function not in LARGER:
             continue
         sides = [
-            _rises(makers, k, LARGER[x.function] == (n == 0)) for n, k in enumerate(x.arguments)
+            _rises(makers, k, LARGER[x.function] == (n == 0), len(product.batch))
+            for n, k in enumerate(x.arguments)
         ]
         if None in sides:
             continue
@@ -101,23 +102,28 @@ def _all_of(makers: Mapping[int, Statement], register: int) -> list[int]:
     return conditions
 
 
-def _rises(makers: Mapping[int, Statement], register: int, up: bool) -> Rises | None:
-    """How a sum of indices, times positive numbers, goes by axes; None of what is none."""
+def _rises(
+    makers: Mapping[int, Statement], register: int, up: bool, batch: int
+) -> Rises | None:  # fmt: skip
+    """How a sum of indices, times positive numbers, goes by axes; None of what is none. batch: so
+    many axes come first, along which a tile does not go: what is loaded may depend on them"""
     match makers.get(register):
         case AxisIndex(axis=axis):
             return {axis: up}
         case Number():
             return {}
-        case Load(access=access, where=None) if not any(access.strides) and access.row is None:
+        case Load(access=access, where=None) if (
+            not any(access.strides[batch:]) and access.row is None
+        ):
             return {}
         case Apply(function="cast", arguments=(x,), dtype=dtype) if dtype.kind == "i":
-            return _rises(makers, x, up)
+            return _rises(makers, x, up, batch)
         case Apply(function="add", arguments=(x, y)):
-            parts = _rises(makers, x, up), _rises(makers, y, up)
+            parts = _rises(makers, x, up, batch), _rises(makers, y, up, batch)
         case Apply(function="mul", arguments=(x, y)):
             factor = makers.get(y)
             positive = isinstance(factor, Number) and factor.value > 0
-            return _rises(makers, x, up) if positive else None
+            return _rises(makers, x, up, batch) if positive else None
         case _:
             return None
     return None if parts[0] is None or parts[1] is None else parts[0] | parts[1]

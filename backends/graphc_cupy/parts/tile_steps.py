@@ -1,0 +1,134 @@
+"""Kernels in blocks of rows: each step is launched for all outer indices together.
+
+On a CPU, a thread does all steps with a block of rows while they are in its cache. A GPU has more
+threads than there are blocks: in an attention over 8 texts of 1,024 tokens by 12 heads, whose
+gradients are added up over blocks in order, only 96 blocks of threads would have work. So the steps
+are launched one by one, each for one block of rows of all outer indices (96 above):
+
+    blocks  96 times 8 of 128 rows          8 times, one block after the other:
+      product 128x1024 over 64         -->    product 96 times 128x1024 over 64
+      fold    128 of 1024                     fold 96x128 of 1024
+      product 128x64 over 1024                product 96 times 128x64 over 1024
+
+What lives between the steps is memory of one block of rows for each outer index, which is about
+what a GPU's cache holds. No sum is made in another order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from math import prod
+
+from graphc.ir.types import I64
+from graphc.lowering.kernel.axes import sizes
+from graphc.lowering.kernel.code import (
+    OWN,
+    Access,
+    Apply,
+    AxisIndex,
+    Gemm,
+    Nest,
+    Number,
+    Parameter,
+    Phase,
+    Side,
+    Statement,
+    Store,
+    TiledKernel,
+    TileOffset,
+    TilePart,
+    with_accesses,
+)
+from graphc.lowering.kernel.random_numbers import RandomNumber
+from graphc.lowering.memory.arena import aligned
+from graphc.lowering.program.strides import MemoryLayout
+from graphc_cupy.parts.launch_parts import ALIGN, LaunchPart, LaunchParts
+from graphc_cupy.ptx.product_tiles import ENOUGH, THREADS
+
+
+@lru_cache(maxsize=1024)
+def parts_of(x: TiledKernel) -> LaunchParts | None:
+    """The steps of a tiled kernel; None if one launch does it, as none of them has much to do."""
+    most = max(prod(sizes(step.kernels[-1])) for step in x.steps)
+    if prod(x.outer) * most < ENOUGH * THREADS:
+        return None
+    own = aligned(x.own, ALIGN)
+    parts = [part for block in range(x.count) for part in _block(x, block, own)]
+    return LaunchParts(tuple(parts), prod(x.outer) * own)
+
+
+def _block(x: TiledKernel, block: int, own: int) -> Iterator[LaunchPart]:
+    """What is done with a block of rows."""
+    yield _notes(x, block, own)
+    for step in x.steps:
+        form = _form(x, block)
+        kernel, places = step.kernels[form], list[tuple[int, int]]()
+        for at in step.offsets[: len(kernel.params)]:
+            further = block * at.steps[-1] if at.slot != OWN else 0
+            places.append((at.slot, at.offset + further))
+        yield LaunchPart(_for_all(x, step, form, own), tuple(places))
+
+
+def _form(x: TiledKernel, block: int) -> int:
+    """Which kernel of a step runs: the last, the first, or one between."""
+    if block == x.count - 1:
+        return 2
+    return 0 if block == 0 else 1
+
+
+def _notes(x: TiledKernel, block: int, own: int) -> LaunchPart:
+    """The outer indices, and the first row, at the beginning of what each outer index has."""
+    code, many = list[Statement](), len(x.outer)
+    strides = tuple(s * own // I64.bytes for s in MemoryLayout.dense(x.outer).strides)
+    for axis in range(many):
+        code += [AxisIndex(axis, axis), Store(Access(0, strides, axis), axis)]
+    code += [Number(many, block * x.rows, I64), Store(Access(0, strides, many), many)]
+    nest = Nest((Parameter(I64, written=True),), x.outer, (), (Phase(False, tuple(code)),))
+    return LaunchPart(nest, ((OWN, 0),))
+
+
+def _for_all(x: TiledKernel, step: TilePart, form: int, own: int) -> Nest | Gemm:
+    """The kernel of a step, for all outer indices. own: bytes from one of them to the next"""
+    kernel = step.kernels[form]
+    dense = MemoryLayout.dense(x.outer).strides
+
+    def outer(slot: int) -> tuple[int, ...]:
+        at: TileOffset = step.offsets[slot]
+        bytes_of = tuple(s * own for s in dense) if at.slot == OWN else at.steps[:-1]
+        return tuple(s // kernel.params[slot].dtype.bytes for s in bytes_of)
+
+    def code(given: Sequence[Statement]) -> tuple[Statement, ...]:
+        return tuple(_inside(s, len(x.outer), outer) for s in given)
+
+    if isinstance(kernel, Gemm):
+        left, right = (_side(s, outer(s.slot)) for s in (kernel.left, kernel.right))
+        return replace(
+            kernel, batch=(*x.outer, *kernel.batch), left=left, right=right, code=code(kernel.code)
+        )
+    phases = tuple(Phase(p.per_column, code(p.code)) for p in kernel.phases)
+    lanes = kernel.lanes if kernel.rows else "columns"  # as one row is added up
+    return replace(kernel, rows=(*x.outer, *kernel.rows), phases=phases, lanes=lanes)
+
+
+def _side(x: Side, outer: tuple[int, ...]) -> Side:
+    return replace(x, batch=(*outer, *x.batch))
+
+
+def _inside(
+    x: Statement, many: int, outer: Callable[[int], tuple[int, ...]]
+) -> Statement:  # fmt: skip
+    """A statement, where so many more axes come first. outer: how far an access goes along them"""
+    match x:
+        case AxisIndex(axis=axis):
+            return replace(x, axis=axis + many)
+        case RandomNumber(strides=strides):
+            return replace(x, strides=(*(0,) * many, *strides))
+        case Apply():
+            return x
+        case _:
+            return with_accesses(x, lambda a: replace(a, strides=(*outer(a.slot), *a.strides)))
+
+
+__all__ = ["parts_of"]
