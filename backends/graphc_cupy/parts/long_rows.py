@@ -25,9 +25,11 @@ from graphc.lowering.kernel.axes import axes_of, with_axes
 from graphc.lowering.kernel.code import (
     Access,
     Apply,
+    AxisIndex,
     LinkedSum,
     Load,
     Nest,
+    Number,
     Parameter,
     Phase,
     RowReduction,
@@ -40,6 +42,7 @@ from graphc_cupy.parts.launch_parts import LaunchPart, LaunchParts, in_own_memor
 
 SUMS = ACCUMULATORS * WIDTH  # that take turns along a row
 FEW = 1024  # rows: more of them occupy a GPU
+BEFORE = (Load, Number, AxisIndex, Apply)  # what may be computed of a row before its columns
 LEAST = 32  # terms of each of the sums: so many a thread adds up by itself
 MOST = 64  # blocks of a sum, whose code stands one after the other
 
@@ -65,16 +68,30 @@ def parts_of(nest: Nest) -> LaunchParts | None:
 
 
 def _folds(nest: Nest) -> list[RowReduction]:
-    """The sums of a nest that adds up its only columns first, in vectors along them."""
+    """The sums of a nest that adds up its only columns, in vectors along them, in one phase."""
     if nest.serial or len(nest.columns) != 1 or (nest.lanes != "columns" and nest.rows):
         return []
-    first, *others = nest.phases
-    folds = [x for x in first.code if isinstance(x, RowReduction)]
-    summed = first.per_column and all(x.kind == "sum" and x.dtype in (F32, F64) for x in folds)
-    counted = any(a.counted for a in axes_of(nest) if a.group == "columns")
-    if not summed or counted or any(x.per_column for x in others) or _has_links(nest):
+    along = [k for k, phase in enumerate(nest.phases) if phase.per_column]
+    if len(along) != 1 or not _goes_on(nest, along[0]):
         return []
-    return folds
+    folds = [x for x in nest.phases[along[0]].code if isinstance(x, RowReduction)]
+    summed = all(x.kind == "sum" and x.dtype in (F32, F64) for x in folds)
+    counted = any(a.counted for a in axes_of(nest) if a.group == "columns")
+    return [] if not summed or counted or _has_links(nest) else folds
+
+
+def _goes_on(nest: Nest, along: int) -> bool:
+    """Whether what is computed of a row, before its columns, may be computed by many threads, and
+    is not needed behind them."""
+    before = [x for phase in nest.phases[:along] for x in phase.code]
+    later = {r for phase in nest.phases[along + 1 :] for x in phase.code for r in registers(x)}
+    plain = all(isinstance(x, BEFORE) for x in before)
+    return plain and not later & {r for x in before for r in _target(x)}
+
+
+def _along(nest: Nest) -> int:
+    """The phase of the columns."""
+    return next(k for k, phase in enumerate(nest.phases) if phase.per_column)
 
 
 def _has_links(nest: Nest) -> bool:
@@ -89,7 +106,7 @@ def _terms(
     nest: Nest, folds: Sequence[RowReduction], shape: tuple[int, ...], length: int
 ) -> Nest:  # fmt: skip
     """What is done in each column, and the blocks of the sums."""
-    first = replace(nest, phases=nest.phases[:1])
+    first = replace(nest, phases=nest.phases[: _along(nest) + 1])
     *rows, columns = axes_of(first)
     block, term, sum_ = (
         replace(columns, size=size, strides=tuple(s * step for s in columns.strides))
@@ -120,7 +137,7 @@ def _added(nest: Nest, folds: Sequence[RowReduction], shape: tuple[int, ...]) ->
         code.append(replace(fold, source=total))
     return replace(
         nest, params=_params(nest, folds, False), columns=(SUMS,),
-        phases=(Phase(True, tuple(code)), *nest.phases[1:]),
+        phases=(Phase(True, tuple(code)), *nest.phases[_along(nest) + 1 :]),
     )  # fmt: skip
 
 

@@ -95,17 +95,25 @@ def test_blocks_of_threads_share_a_long_row(nest: Nest) -> None:
     assert parts is not None and len(parts.parts) == 2
 
 
+def updating(needed: int) -> Nest:
+    """Rows that are scaled by a number of their own, and added up; needed: what is divided by."""
+    n, axis = 4096, (4096, 1)
+    before = (Load(0, Access(3, (1, 0))),)
+    cell = (
+        Load(1, Access(0, axis)), Apply(2, "mul", (0, 1), F32), Store(Access(1, axis), 2),
+        RowReduction(3, "sum", 2, F32, 0), RowReduction(4, "sum", 1, F32, 0),
+    )  # fmt: skip
+    row = (Apply(5, "div", (3, needed), F32), Store(Access(2, (1, 0)), 5))
+    params = (Parameter(F32), Parameter(F32, True), Parameter(F32, True), Parameter(F32))
+    return Nest(
+        params, (3,), (n,), (Phase(False, before), Phase(True, cell), Phase(False, row)), "columns"
+    )
+
+
 def test_a_row_that_is_updated_and_added_up_is_shared() -> None:
     """Entries are stored, too, and what is done with a row needs both of its sums."""
-    n, axis = 4096, (4096, 1)
-    cell = (
-        Load(0, Access(0, axis)), Load(1, Access(1, axis)), Apply(2, "mul", (0, 1), F32),
-        Store(Access(1, axis), 2), RowReduction(3, "sum", 2, F32, 0),
-        RowReduction(4, "sum", 0, F32, 0),
-    )  # fmt: skip
-    row = (Apply(5, "div", (3, 4), F32), Store(Access(2, (1, 0)), 5))
-    params = (Parameter(F32), Parameter(F32, True), Parameter(F32, True))
-    check(Nest(params, (3,), (n,), (Phase(True, cell), Phase(False, row)), "columns"))
+    check(updating(4))
+    assert in_parts(updating(0)) is None  # it needs what was there before the columns
 
 
 @pytest.mark.parametrize(
