@@ -8,6 +8,10 @@ own. What is fused into a product runs behind it as a kernel of its own, on the 
     product 256x512 over 1024 by the library
     map     256x512  mul, add, maximum
 
+Of a kernel in blocks of rows, products are only marked: what it hands on from step to step has no
+place yet. A backend that runs a step for all outer indices together may leave the product to the
+library; by itself, that of a block is too small for one.
+
 A backend that has no library after all makes such a product by a kernel of ours, with the same
 bits as before.
 """
@@ -29,6 +33,8 @@ from graphc.lowering.kernel.code import (
     LinkedSum,
     Nest,
     Store,
+    TiledKernel,
+    TilePart,
     slots,
     statements,
     with_accesses,
@@ -94,6 +100,9 @@ def _divided(
     """The kernels that a kernel becomes. commits: variables may be written."""
     built, name = pair
     product = built.kernel
+    if isinstance(product, TiledKernel):
+        yield replace(built, kernel=_marked(product, draft.target)), name
+        return
     if not isinstance(product, Gemm) or not choice(product, draft.target, exact=False).library:
         yield pair
         return
@@ -108,6 +117,26 @@ def _divided(
     for x in parts:
         places = tuple(buffers[k] for k in x.slots), tuple(offsets[k] for k in x.slots)
         yield Built(x.kernel, *places), name
+
+
+def _marked(x: TiledKernel, target: LoweringTarget) -> TiledKernel:
+    """The kernel, with those products marked that a library makes for all outer indices at once."""
+
+    def step(part: TilePart) -> TilePart:
+        first, middle, last = (_if_for_all(k, prod(x.outer), target) for k in part.kernels)
+        return replace(part, kernels=(first, middle, last))
+
+    return replace(x, steps=tuple(map(step, x.steps)))
+
+
+def _if_for_all(kernel: Nest | Gemm, outer: int, target: LoweringTarget) -> Nest | Gemm:
+    """A step, marked if so many of it are a product for the library."""
+    form = blas_form(kernel) if isinstance(kernel, Gemm) else None
+    if form is None or not isinstance(kernel, Gemm) or target.library is None:
+        return kernel
+    work = outer * prod(sizes(kernel)) * prod(kernel.inner)
+    enough = work // (form.calls + form.scratch) >= target.library
+    return replace(kernel, library=enough)
 
 
 def _parts(product: Gemm, apart: bool) -> tuple[_Part, ...]:

@@ -11,7 +11,9 @@ are launched one by one, each for one block of rows of all outer indices (96 abo
       product 128x64 over 1024                product 96 times 128x64 over 1024
 
 What lives between the steps is memory of one block of rows for each outer index, which is about
-what a GPU's cache holds. No sum is made in another order.
+what a GPU's cache holds. No sum is made in another order, but by the library: where the lowering
+has marked a product for it, it makes that of all outer indices as a batch, and the code on the sums
+is launched behind it.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from math import prod
 
 from graphc.ir.types import I64
 from graphc.lowering.kernel.axes import sizes
+from graphc.lowering.kernel.blas_form import blas_form, taken_apart
 from graphc.lowering.kernel.code import (
     OWN,
     Access,
@@ -44,7 +47,7 @@ from graphc.lowering.kernel.code import (
 from graphc.lowering.kernel.random_numbers import RandomNumber
 from graphc.lowering.memory.arena import aligned
 from graphc.lowering.program.strides import MemoryLayout
-from graphc_cupy.parts.launch_parts import ALIGN, LaunchPart, LaunchParts
+from graphc_cupy.parts.launch_parts import ALIGN, LaunchPart, LaunchParts, Place
 from graphc_cupy.ptx.product_tiles import ENOUGH, THREADS
 
 
@@ -55,20 +58,36 @@ def parts_of(x: TiledKernel) -> LaunchParts | None:
     if prod(x.outer) * most < ENOUGH * THREADS:
         return None
     own = aligned(x.own, ALIGN)
+    products = (k for step in x.steps for k in step.kernels if isinstance(k, Gemm) and k.library)
+    sums = max((prod(sizes(k)) * k.dtype.bytes for k in products), default=0)
     parts = [part for block in range(x.count) for part in _block(x, block, own)]
-    return LaunchParts(tuple(parts), prod(x.outer) * own)
+    return LaunchParts(tuple(parts), prod(x.outer) * (own + aligned(sums, ALIGN)))
 
 
 def _block(x: TiledKernel, block: int, own: int) -> Iterator[LaunchPart]:
-    """What is done with a block of rows."""
+    """What is done with a block of rows. own: bytes that each outer index has; those of all are
+    followed by the sums of a product that the library makes"""
     yield _notes(x, block, own)
+    sums = OWN, prod(x.outer) * own
     for step in x.steps:
         form = _form(x, block)
-        kernel, places = step.kernels[form], list[tuple[int, int]]()
+        kernel, places = _for_all(x, step, form, own), list[Place]()
         for at in step.offsets[: len(kernel.params)]:
             further = block * at.steps[-1] if at.slot != OWN else 0
             places.append((at.slot, at.offset + further))
-        yield LaunchPart(_for_all(x, step, form, own), tuple(places))
+        for one in _apart(kernel):
+            more = (sums,) * (len(one.params) - len(places))
+            yield LaunchPart(one, (*places, *more))
+
+
+def _apart(kernel: Nest | Gemm) -> Sequence[Nest | Gemm]:
+    """A step, in two if the library makes its product, but not what is done with the sums."""
+    if not isinstance(kernel, Gemm) or not kernel.library:
+        return (kernel,)
+    form = blas_form(kernel)
+    if form is None:
+        return (replace(kernel, library=False),)
+    return taken_apart(kernel) if form.scratch else (kernel,)
 
 
 def _form(x: TiledKernel, block: int) -> int:

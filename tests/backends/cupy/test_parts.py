@@ -40,15 +40,18 @@ from graphc.lowering.kernel.code import (
     Store,
     TiledKernel,
 )
+from graphc.lowering.kernel.lowered import Native
+from graphc.lowering.lower import lower
 
 pytestmark = pytest.mark.skipif(not POSSIBLE, reason="threads of blocks are played on Linux only")
 
 
-def check(kernel: LoopKernel) -> None:
-    """A kernel in parts, on the stand-in of a GPU, leaves the bits of the CPU's in all memory."""
+def check(kernel: LoopKernel, printed: bool = True) -> None:
+    """A kernel in parts, on the stand-in of a GPU, leaves the bits of the CPU's in all memory.
+    printed: its parts are those of a GPU; else of the CPU, which is quicker"""
     assert in_parts(kernel) is not None
     mine, wanted = memory_of(kernel), memory_of(kernel)
-    KernelsOnGpu(StandIn(printed=True).gpu)(kernel, mine)
+    KernelsOnGpu(StandIn(printed).gpu)(kernel, mine)
     run_kernel(kernel, wanted)
     for x, y in zip(mine, wanted, strict=True):
         assert x.tobytes() == y.tobytes(), f"{x}\nnot\n{y}"
@@ -151,13 +154,16 @@ SHAPES: list[tuple[Any, ...]] = [
 
 
 @pytest.mark.usefixtures("eager")
-@pytest.mark.parametrize("shape", dealt(SHAPES, 1, 2), ids=str)
-def test_steps_of_attention_are_launched_for_all_heads(shape: tuple[Any, ...]) -> None:
+@pytest.mark.parametrize("printed", [False, pytest.param(True, marks=pytest.mark.ci)])
+@pytest.mark.parametrize("shape", dealt(SHAPES, 1, 1), ids=str)
+def test_steps_of_attention_are_launched_for_all_heads(
+    shape: tuple[Any, ...], printed: bool
+) -> None:
     kernels = kernels_of(program_of(*attention(*shape)))
     found = [k for k in dict.fromkeys(kernels) if isinstance(k, TiledKernel)]
     assert any(x.ordered for x in found)
     for kernel in found:
-        check(kernel)
+        check(kernel, printed)
         parts = tile_steps.parts_of(kernel)
         assert parts is not None and len(parts.parts) == kernel.count * (1 + len(kernel.steps))
 
@@ -170,3 +176,42 @@ def test_masked_tiles_of_all_heads_are_skipped() -> None:
     assert parts is not None
     products = [x.kernel for x in parts.parts if isinstance(x.kernel, Gemm)]
     assert visible_entries(products[0]) is not None
+
+
+# -- products of steps by the library --------------------------------------------------------------
+
+
+def marked(shape: tuple[Any, ...]) -> list[TiledKernel]:
+    """The tiled kernels of an attention, as the lowering for a library leaves them."""
+    machine = replace(target.CPU, library=1)
+    parts = lower(program_of(*attention(*shape)), target=machine).parts
+    lines = (x for part in parts for x in part if isinstance(x, Native))
+    kernels = dict.fromkeys(call.kernel for line in lines for call in line.calls)
+    return [k for k in kernels if isinstance(k, TiledKernel)]
+
+
+@pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize("shape", dealt(SHAPES, 1, 1), ids=str)
+def test_the_library_makes_products_of_all_heads(shape: tuple[Any, ...]) -> None:
+    for kernel in marked(shape):
+        mine, wanted = memory_of(kernel), memory_of(kernel)
+        cuda = StandIn(library=1)
+        KernelsOnGpu(cuda.gpu)(kernel, mine)
+        run_kernel(kernel, wanted)
+        for x, y in zip(mine, wanted, strict=True):
+            exact = x.dtype == np.float64
+            close = {"rtol": 1e-12, "atol": 1e-13} if exact else {"rtol": 1e-4, "atol": 1e-5}
+            if x.dtype == BF16.numpy:
+                close = {"rtol": 2e-2, "atol": 2e-2}
+            np.testing.assert_allclose(
+                x.astype(np.float64), y.astype(np.float64), equal_nan=False, **close
+            )
+        parts = tile_steps.parts_of(kernel)
+        assert parts is not None
+        assert any(isinstance(x.kernel, Gemm) and x.kernel.library for x in parts.parts)
+
+
+@pytest.mark.usefixtures("eager")
+def test_where_there_is_no_library_after_all_its_products_have_their_bits() -> None:
+    for kernel in marked(SHAPES[0]):
+        check(kernel, printed=False)
