@@ -172,7 +172,7 @@ def call_line(call: KernelCall) -> str:
     """The loops of a call, and the nodes that were fused into it."""
     if isinstance(call.kernel, TiledKernel):
         return _blocks(call.kernel)
-    return f"{_loops(call.kernel):32}  {call.node}"
+    return f"{loops(call.kernel):32}  {call.node}"
 
 
 def _blocks(x: TiledKernel) -> str:
@@ -185,10 +185,10 @@ def _steps(call: KernelCall) -> Iterator[str]:
     """What is done with a block, a line for each kernel."""
     if isinstance(call.kernel, TiledKernel):
         for step, name in zip(call.kernel.steps, call.node.split("\n"), strict=True):
-            yield f"      {_loops(step.kernels[0]):30}  {name}"
+            yield f"      {loops(step.kernels[0]):30}  {name}"
 
 
-def _loops(kernel: LoopKernel) -> str:
+def loops(kernel: LoopKernel) -> str:
     """The sizes of a kernel's loops: rows and columns, or those of a product."""
     match kernel:
         case Nest(rows=rows, columns=()):
