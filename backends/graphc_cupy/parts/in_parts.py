@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphc.lowering.kernel.code import Gemm, LoopKernel, Nest, TiledKernel
-from graphc_cupy.parts import long_rows, product_sums, tile_steps
+from graphc_cupy.parts import column_blocks, long_rows, product_sums, tile_steps
 from graphc_cupy.parts.launch_parts import LaunchPart, LaunchParts
 
 
@@ -15,7 +15,7 @@ def in_parts(kernel: LoopKernel) -> LaunchParts | None:
         case Gemm():
             return product_sums.parts_of(kernel)
         case Nest():
-            return long_rows.parts_of(kernel)
+            return long_rows.parts_of(kernel) or column_blocks.parts_of(kernel)
         case _:
             return None
 

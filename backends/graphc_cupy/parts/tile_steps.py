@@ -32,6 +32,7 @@ from graphc.lowering.kernel.code import (
     Apply,
     AxisIndex,
     Gemm,
+    Load,
     Nest,
     Number,
     Parameter,
@@ -84,10 +85,23 @@ def _apart(kernel: Nest | Gemm) -> Sequence[Nest | Gemm]:
     """A step, in two if the library makes its product, but not what is done with the sums."""
     if not isinstance(kernel, Gemm) or not kernel.library:
         return (kernel,)
+    kernel = _adding(kernel)
     form = blas_form(kernel)
     if form is None:
         return (replace(kernel, library=False),)
     return taken_apart(kernel) if form.scratch else (kernel,)
+
+
+def _adding(product: Gemm) -> Gemm:
+    """A product that adds to what lies in memory, written as the library does it."""
+    match product.code:
+        case (
+            Load(target=k, access=at, where=None),
+            Apply(target=total, function="add", arguments=(before, 0)),
+            Store(access=to, source=stored, add=False, where=None),
+        ) if (k, total, at) == (before, stored, to):
+            return replace(product, code=(Store(to, 0, add=True),))
+    return product
 
 
 def _form(x: TiledKernel, block: int) -> int:

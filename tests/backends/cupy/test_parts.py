@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from backends.native.harness import run_kernel
 from backends.native.test_nests import folding, strides
 from backends.native.test_products import contraction
 from gpu.on_gpu import KernelsOnGpu
-from graphc_cupy.parts import long_rows, product_sums, tile_steps
+from graphc_cupy.parts import column_blocks, long_rows, product_sums, tile_steps
 from graphc_cupy.parts.in_parts import in_parts
 from graphc_llvm.masked_tiles import visible_entries
 from lowering.attention import attention
@@ -127,11 +128,34 @@ def test_a_row_that_is_updated_and_added_up_is_shared() -> None:
         longer((), 32_768 + 64),  # a short last block
         longer((), 4095),  # a short last vector
         folding(F32, "max", (), (4096,), (1,), "columns"),
-        folding(F32, "sum", (64,), (4096,), (4096, 1), "rows"),
     ],
 )  # fmt: skip
 def test_other_rows_are_one_launch(nest: Nest) -> None:
     assert in_parts(nest) is None
+
+
+def side_by_side(rows: tuple[int, ...], columns: tuple[int, ...]) -> Nest:
+    """Columns that lie apart, and rows that are neighbors."""
+    along = (*(prod(rows[k + 1 :]) for k in range(len(rows))),)
+    steps = (prod(rows) * prod(columns[k + 1 :]) for k in range(len(columns)))
+    return folding(F32, "sum", rows, columns, (*along, *steps), "rows")
+
+
+COLUMNS: list[Any] = [
+    ((9,), (512,)), ((3, 7), (1024,)), ((40,), (16, 33)), ((5,), (512, 2)), ((5,), (8, 300)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", dealt(COLUMNS, 2, 1), ids=str)
+def test_the_terms_of_rows_that_are_neighbors_are_made_side_by_side(case: Any) -> None:
+    check(nest := side_by_side(*case))
+    parts = column_blocks.parts_of(nest)
+    assert parts is not None and len(parts.parts) == 2
+
+
+@pytest.mark.parametrize("case", [((9,), (256,)), ((9,), (520,)), ((1 << 16,), (512,))], ids=str)
+def test_of_fewer_columns_or_many_rows_there_is_one_launch(case: Any) -> None:
+    assert in_parts(side_by_side(*case)) is None
 
 
 # -- blocks of rows --------------------------------------------------------------------------------
