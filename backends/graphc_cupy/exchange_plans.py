@@ -47,7 +47,7 @@ class _Kinds(PlanMaker):
         if not self.by_nccl:
             self._ordered_all_reduce()
             return
-        words = ADDED[self.ends.dtype], OPS[self.reduce_op]
+        words = ADDED[self.ends.dtype], OPS[self.call.reduce_op]
         totals = {g: self.total(g) for g in self.here}
         self.group([
             NcclOp(g, "allReduce", (totals[g], self.outs(g)[0], prod(self.piece), *words))
@@ -66,7 +66,7 @@ class _Kinds(PlanMaker):
                     self.add(g, got[g][0], self.outs(g)[0], prod(self.piece))
                     self.spread(g, self.size_of_sum)
             return
-        words = ADDED[self.ends.dtype], OPS[self.reduce_op]
+        words = ADDED[self.ends.dtype], OPS[self.call.reduce_op]
         totals = {g: self.total(g) for g in self.here}
         for home in homes:
             root = self.gpus.index(home)
@@ -163,7 +163,7 @@ class _Kinds(PlanMaker):
         return even and prod(shape[: parts.dim]) == 1 and self.ends.gpus == self.gpus
 
     def _nccl_reduce_scatter(self, after: Parts) -> None:
-        words = ADDED[self.ends.dtype], OPS[self.reduce_op]
+        words = ADDED[self.ends.dtype], OPS[self.call.reduce_op]
         begins, most = self._segments(self.piece, after)
         if not most:
             for g in self.here:

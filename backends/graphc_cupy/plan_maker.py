@@ -7,7 +7,7 @@ from math import prod
 from typing import TypeAlias
 
 from graphc.ir.orders import Order
-from graphc.ir.placement import Partial, ReduceOp
+from graphc.ir.placement import ReduceOp
 from graphc.ir.types import BF16, F16, F32, F64, I32, I64, U8, DType
 from graphc.lowering.memory.arena import aligned
 from graphc.lowering.program.strides import MemoryLayout
@@ -184,12 +184,6 @@ class PlanMaker:
     # -- sums -------------------------------------------------------------------------------------
 
     @property
-    def reduce_op(self) -> ReduceOp:
-        source = self.call.collective.source
-        assert isinstance(source, Partial), f"{self.call} adds nothing up"
-        return source.op
-
-    @property
     def by_nccl(self) -> bool:
         free = self.call.collective.order is Order.ADD_N and self.call.leaves is None
         return free and self.ends.dtype in ADDED
@@ -209,7 +203,7 @@ class PlanMaker:
         outputs: Sequence[int], to: Sequence[int], count: int,
     ) -> None:  # fmt: skip
         if count:
-            dtype, op = self.ends.dtype, self.reduce_op
+            dtype, op = self.ends.dtype, self.call.reduce_op
             kernel = OrderedSum(op, dtype, count, len(rows), tuple(order), tuple(outputs))
             self.do(KernelOp(gpu, kernel, (*rows, *to)))
 

@@ -18,7 +18,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from math import prod
+from math import isqrt, prod
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ import workloads as made  # noqa: E402
 from graphc_cupy.parts.in_parts import in_parts  # noqa: E402
 from graphc_cupy.ptx import nests, row_tiles, teams  # noqa: E402
 from graphc_cupy.ptx.assemble import assembled, assembler, ptx_of  # noqa: E402
-from graphc_cupy.ptx.folds import chains_of  # noqa: E402
+from graphc_cupy.ptx.folds import BLOCK, chains_of  # noqa: E402
 from graphc_cupy.ptx.kernels import print_entry, printer_of  # noqa: E402
 from graphc_cupy.ptx.product_tiles import DEPTH, thread_tiling  # noqa: E402
 from graphc_cupy.ptx.row_order import SECTOR, in_sectors  # noqa: E402
@@ -225,7 +225,9 @@ def _of_rows(nest: Nest) -> float:
         return phases * -(-columns // (WIDTH * chains_of(nest)))
     if row_tiles.in_tiles(nest):
         members = MACHINE.threads // row_tiles.rows_together(nest, MACHINE)
-        return phases * -(-nest.columns[0] // members) * prod(nest.columns[1:])
+        n, *others = nest.columns
+        length = 1 if n <= 2 * BLOCK else max(BLOCK, isqrt(n))  # of a term, which is one thread's
+        return phases * -(-n // length // members) * length * prod(others)
     return phases * columns
 
 

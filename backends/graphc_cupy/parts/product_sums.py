@@ -36,7 +36,7 @@ from graphc.lowering.program.strides import MemoryLayout
 from graphc_cupy.parts.launch_parts import LaunchPart, LaunchParts, in_own_memory
 from graphc_cupy.ptx.product_tiles import ENOUGH, THREADS, thread_tiling
 
-LEAST = 4  # blocks of a sum: of fewer, a thread makes all
+LEAST = 2  # blocks of a sum
 CODE = (Load, Number, AxisIndex, Apply, Store)  # what may stand behind a product in parts
 
 

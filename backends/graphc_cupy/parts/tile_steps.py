@@ -48,37 +48,83 @@ from graphc.lowering.kernel.code import (
 from graphc.lowering.kernel.random_numbers import RandomNumber
 from graphc.lowering.memory.arena import aligned
 from graphc.lowering.program.strides import MemoryLayout
+from graphc.support.dataclass import dataclass
 from graphc_cupy.parts.launch_parts import ALIGN, LaunchPart, LaunchParts, Place
 from graphc_cupy.ptx.product_tiles import ENOUGH, THREADS
+
+ROOM = 1 << 30  # bytes: for the memory of more outer indices, the steps are launched in turns
 
 
 @lru_cache(maxsize=1024)
 def parts_of(x: TiledKernel) -> LaunchParts | None:
     """The steps of a tiled kernel; None if one launch does it, as none of them has much to do."""
     most = max(prod(sizes(step.kernels[-1])) for step in x.steps)
-    if prod(x.outer) * most < ENOUGH * THREADS:
+    if prod(x.outer) * most < ENOUGH * THREADS or not x.outer:
         return None
     own = aligned(x.own, ALIGN)
     products = (k for step in x.steps for k in step.kernels if isinstance(k, Gemm) and k.library)
-    sums = max((prod(sizes(k)) * k.dtype.bytes for k in products), default=0)
-    parts = [part for block in range(x.count) for part in _block(x, block, own)]
-    return LaunchParts(tuple(parts), prod(x.outer) * (own + aligned(sums, ALIGN)))
+    sums = aligned(max((prod(sizes(k)) * k.dtype.bytes for k in products), default=0), ALIGN)
+    axis = max(range(len(x.outer)), key=lambda a: x.outer[a])
+    each = prod(x.outer) // x.outer[axis] * (own + sums)
+    some = min(max(1, ROOM // each), x.outer[axis])
+    parts = [
+        part
+        for begin in range(0, x.outer[axis], some)
+        for block in range(x.count)
+        for part in _OuterIndices.some(x, axis, begin, some, own).block(block)
+    ]
+    return LaunchParts(tuple(parts), some * each)
 
 
-def _block(x: TiledKernel, block: int, own: int) -> Iterator[LaunchPart]:
-    """What is done with a block of rows. own: bytes that each outer index has; those of all are
-    followed by the sums of a product that the library makes"""
-    yield _notes(x, block, own)
-    sums = OWN, prod(x.outer) * own
-    for step in x.steps:
-        form = _form(x, block)
-        kernel, places = _for_all(x, step, form, own), list[Place]()
-        for at in step.offsets[: len(kernel.params)]:
-            further = block * at.steps[-1] if at.slot != OWN else 0
-            places.append((at.slot, at.offset + further))
-        for one in _apart(kernel):
-            more = (sums,) * (len(one.params) - len(places))
-            yield LaunchPart(one, (*places, *more))
+@dataclass(frozen=True)
+class _OuterIndices:
+    """A tiled kernel for some of its outer indices: along one axis, those from `begin` on.
+
+    own: bytes that each of them has; those of all are followed by the sums of a product that the
+    library makes
+    """
+
+    x: TiledKernel
+    axis: int
+    begin: int
+    own: int
+
+    @staticmethod
+    def some(x: TiledKernel, axis: int, begin: int, count: int, own: int) -> _OuterIndices:
+        outer = list(x.outer)
+        outer[axis] = min(count, outer[axis] - begin)
+        return _OuterIndices(replace(x, outer=tuple(outer)), axis, begin, own)
+
+    def block(self, block: int) -> Iterator[LaunchPart]:
+        """What is done with a block of rows."""
+        yield self._notes(block)
+        sums = OWN, prod(self.x.outer) * self.own
+        for step in self.x.steps:
+            kernel = _for_all(self.x, step, _form(self.x, block), self.own)
+            places = [self._place(at, block) for at in step.offsets[: len(kernel.params)]]
+            for one in _apart(kernel):
+                more = (sums,) * (len(one.params) - len(places))
+                yield LaunchPart(one, (*places, *more))
+
+    def _place(self, at: TileOffset, block: int) -> Place:
+        if at.slot == OWN:
+            return OWN, at.offset
+        return at.slot, at.offset + self.begin * at.steps[self.axis] + block * at.steps[-1]
+
+    def _notes(self, block: int) -> LaunchPart:
+        """The outer indices, and the first row, at the beginning of what each of them has."""
+        outer, many = self.x.outer, len(self.x.outer)
+        strides = tuple(s * self.own // I64.bytes for s in MemoryLayout.dense(outer).strides)
+        code = list[Statement]()
+        for axis in range(many):
+            first, index, here = (3 * axis + k for k in range(3))
+            number = Number(first, self.begin if axis == self.axis else 0, I64)
+            code += [number, AxisIndex(index, axis), Apply(here, "add", (first, index), I64)]
+            code.append(Store(Access(0, strides, axis), here))
+        code.append(Number(3 * many, block * self.x.rows, I64))
+        code.append(Store(Access(0, strides, many), 3 * many))
+        nest = Nest((Parameter(I64, written=True),), outer, (), (Phase(False, tuple(code)),))
+        return LaunchPart(nest, ((OWN, 0),))
 
 
 def _apart(kernel: Nest | Gemm) -> Sequence[Nest | Gemm]:
@@ -109,17 +155,6 @@ def _form(x: TiledKernel, block: int) -> int:
     if block == x.count - 1:
         return 2
     return 0 if block == 0 else 1
-
-
-def _notes(x: TiledKernel, block: int, own: int) -> LaunchPart:
-    """The outer indices, and the first row, at the beginning of what each outer index has."""
-    code, many = list[Statement](), len(x.outer)
-    strides = tuple(s * own // I64.bytes for s in MemoryLayout.dense(x.outer).strides)
-    for axis in range(many):
-        code += [AxisIndex(axis, axis), Store(Access(0, strides, axis), axis)]
-    code += [Number(many, block * x.rows, I64), Store(Access(0, strides, many), many)]
-    nest = Nest((Parameter(I64, written=True),), x.outer, (), (Phase(False, tuple(code)),))
-    return LaunchPart(nest, ((OWN, 0),))
 
 
 def _for_all(x: TiledKernel, step: TilePart, form: int, own: int) -> Nest | Gemm:

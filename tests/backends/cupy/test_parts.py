@@ -24,6 +24,7 @@ from graphc_cupy.parts.in_parts import in_parts
 from graphc_llvm.masked_tiles import visible_entries
 from lowering.attention import attention
 from lowering.compiled import kernels_of, program_of
+from lowering.structures import RANDOM
 from shares import dealt
 
 from graphc.ir.types import BF16, F32, F64, DType
@@ -43,6 +44,7 @@ from graphc.lowering.kernel.code import (
 )
 from graphc.lowering.kernel.lowered import Native
 from graphc.lowering.lower import lower
+from graphc.lowering.memory.arena import aligned
 
 pytestmark = pytest.mark.skipif(not POSSIBLE, reason="threads of blocks are played on Linux only")
 
@@ -75,7 +77,7 @@ def test_blocks_of_a_sum_are_made_side_by_side(product: Gemm) -> None:
 @pytest.mark.parametrize(
     "product",
     [
-        contraction(((), (3,), (1024,), (5,))),  # two blocks
+        contraction(((), (3,), (512,), (5,))),  # one block
         contraction(((), (300,), (4096,), (300,))),  # enough sums
         contraction(((), (3,), (2049,), (5,))),  # a short last block
         contraction(((), (3,), (4096,), (5,)), BF16),  # without subnormal numbers
@@ -193,6 +195,18 @@ def test_steps_of_attention_are_launched_for_all_heads(
 
 
 @pytest.mark.usefixtures("eager")
+def test_where_memory_is_short_heads_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernels = kernels_of(program_of(*attention(3, 1, 9, 4)))
+    found = [k for k in dict.fromkeys(kernels) if isinstance(k, TiledKernel)]
+    for kernel in found:
+        monkeypatch.setattr(tile_steps, "ROOM", 2 * aligned(kernel.own, 256))
+        check(kernel, printed=False)
+        parts = tile_steps.parts_of(kernel)
+        assert parts is not None and parts.own == tile_steps.ROOM
+        assert len(parts.parts) == 2 * kernel.count * (1 + len(kernel.steps))
+
+
+@pytest.mark.usefixtures("eager")
 def test_masked_tiles_of_all_heads_are_skipped() -> None:
     kernels = kernels_of(program_of(*attention(2, 1, 9, 4)))
     kernel = next(k for k in kernels if isinstance(k, TiledKernel))
@@ -238,4 +252,21 @@ def test_the_library_makes_products_of_all_heads(shape: tuple[Any, ...]) -> None
 @pytest.mark.usefixtures("eager")
 def test_where_there_is_no_library_after_all_its_products_have_their_bits() -> None:
     for kernel in marked(SHAPES[0]):
+        check(kernel, printed=False)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize("room", [1, 1 << 30])
+def test_scores_that_are_dropped_have_their_bits(
+    room: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A random number depends on the outer indices, whichever are launched together."""
+    monkeypatch.setattr(tile_steps, "ROOM", room)
+    x = RANDOM["dropout of scores"]
+    found = [
+        k for k in kernels_of(program_of(x.loss, x.params, x.batch)) if isinstance(k, TiledKernel)
+    ]
+    assert found
+    for kernel in found:
         check(kernel, printed=False)
