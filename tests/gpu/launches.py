@@ -1,10 +1,10 @@
 """What each launch of a step costs at least, counted from its kernel: python tests/gpu/launches.py
 
-Nothing runs on a GPU, and no time here was measured. A time is the longest of four, and what a
-launch itself takes: the bytes over the GPU's bandwidth, as far as so many threads can ask for them;
-the operations over its rate; and the trips to memory that one thread makes one after the other,
-each of them a latency long. So it is a bound from below, good to find what is far too slow: launches
-of few threads that have much to do, or such as read bytes that nobody needs.
+Nothing runs on a GPU, and no time here was measured. A time is what a launch itself takes, and the
+longest of these: its bytes over the GPU's bandwidth, as far as so many threads can ask for them; its
+operations over the GPU's rate; and the trips to memory that one thread makes one after the other, of
+a latency each. So it is about a bound from below, good to find what is far too slow: launches of few
+threads that have much to do, or that bring bytes which nobody needs. What a cache keeps is not seen.
 
     python tests/gpu/launches.py                    # the workloads of the benchmark, the worst launches
     python tests/gpu/launches.py gpt --top 40       # more launches of one
@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from math import isqrt, prod
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 TESTS = Path(__file__).parents[1]
 sys.path[:0] = [str(TESTS), str(TESTS / "benchmarks")]
@@ -244,8 +245,9 @@ def launches(lowered: Lowered, whole: bool = False) -> Iterator[LoopKernel]:
 
 def lowered_workload(name: str) -> Lowered:
     """A workload's step, lowered for a GPU. Its numbers don't matter."""
-    made.Draw.normal = lambda self, *shape: made.np.zeros(shape, made.np.float32)
-    w: Any = getattr(made, name)()
+    zeros = lambda draw, *shape: made.np.zeros(shape, made.np.float32)  # noqa: E731
+    with patch.object(made.Draw, "normal", zeros):
+        w: Any = getattr(made, name)()
     half = f" * precision({w.half})" if w.half else ""
     step = compiled(w, f"one_device(){half}").trainer
     return lower(step.plan.programs["train"], None, here=1, target=GPU)
