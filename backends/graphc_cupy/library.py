@@ -88,7 +88,7 @@ class Gpu:
     cuda: Any
     load: Loader
     memory: int
-    target: LoweringTarget = targets.GPU
+    target: LoweringTarget = targets.GPU_ALONE
     cublas: Cublas | None = None
 
 

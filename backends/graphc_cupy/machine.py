@@ -224,7 +224,7 @@ def _gpu(cuda: Any, number: int) -> Gpu:
     assembles = _number(name) // 10 == major
     size, load = properties["totalGlobalMem"], partial(loaded, cuda, name, assembles)
     products = cublas()
-    target = targets.GPU if products else replace(targets.GPU, library=None)
+    target = targets.GPU if products else targets.GPU_ALONE
     return Gpu(cuda, load, size, target, products)
 
 

@@ -42,6 +42,7 @@ from systems import compiled  # noqa: E402
 
 from graphc.ir.types import BF16, F16  # noqa: E402
 from graphc.lowering.kernel.axes import sizes  # noqa: E402
+from graphc.lowering.kernel.blas_form import blas_form  # noqa: E402
 from graphc.lowering.kernel.code import (  # noqa: E402
     Access,
     Gemm,
@@ -98,7 +99,13 @@ class LaunchCost:
         times = [self.needed / rates.memory, self.flops / self._rate(rates)]
         if not _by_library(self.kernel):
             times += [self.moved / rates.memory / max(share, 1e-9), self.trips * rates.trip]
-        return rates.launch + max(times)
+        return rates.launch * self._calls + max(times)
+
+    @property
+    def _calls(self) -> int:
+        """Launches: the library's are one for each index of outer axes that are no batch to it."""
+        form = blas_form(self.kernel) if isinstance(self.kernel, Gemm) else None
+        return form.calls if form is not None and _by_library(self.kernel) else 1
 
     def _rate(self, rates: GpuRates) -> float:
         k = self.kernel

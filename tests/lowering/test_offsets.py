@@ -12,7 +12,7 @@ from graphc.lowering.memory.arena import aligned
 from graphc.lowering.memory.offsets import Offsets, tightest
 from graphc.lowering.memory.timeline import Timeline, lives_of
 from graphc.lowering.program.program import Buffer
-from graphc.lowering.target import CPU, GPU
+from graphc.lowering.target import CPU, GPU, GPU_ALONE
 
 
 def timeline(seed: int) -> tuple[Timeline, list[Buffer]]:
@@ -88,5 +88,7 @@ def test_a_target_says_how_buffers_are_aligned() -> None:
     assert size % GPU.align == 0
 
 
-def test_targets_differ_in_nothing_that_results_depend_on_but_in_who_makes_products() -> None:
-    assert replace(GPU, align=CPU.align, library=None) == CPU
+def test_what_a_gpu_computes_depends_on_no_more_than_who_makes_products() -> None:
+    """Only with a library, whose sums have an order of their own, are tiles others than a CPU's."""
+    assert replace(GPU_ALONE, align=CPU.align) == CPU
+    assert replace(GPU, library=None, cache=CPU.cache) == GPU_ALONE

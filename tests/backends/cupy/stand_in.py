@@ -32,7 +32,7 @@ from graphc_numpy.native.step.regions import kernel_printers
 from llvmlite import ir
 
 from graphc.lowering.kernel.code import LoopKernel
-from graphc.lowering.target import GPU
+from graphc.lowering.target import GPU, GPU_ALONE
 
 PARAMETERS = 4096  # bytes that a kernel may be given
 HOST_TO_DEVICE, DEVICE_TO_HOST = 1, 2
@@ -294,7 +294,8 @@ class StandIn:
     ) -> None:  # fmt: skip
         self.counts, self.printed, self._room = Counts(), printed, room
         self.streams: WeakValueDictionary[int, Stream] = WeakValueDictionary()
-        self._target, self._cublas = replace(GPU, library=library), cublas and library is not None
+        self._target = GPU_ALONE if library is None else replace(GPU, library=library)
+        self._cublas = cublas and library is not None
         self.blocks, self.pinned, self.freed = Ranges(), Ranges(), Ranges()
         self.runtime = Runtime(self)
         self.left: list[list[Callable[[], None]]] = []  # work of streams that nobody has any more
