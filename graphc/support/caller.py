@@ -167,3 +167,30 @@ def in_augmented_assignment() -> bool:
         return False
     code, at = frame.f_code.co_code, frame.f_lasti
     return (code[at], code[at + 1]) in _in_place_instructions()
+
+
+def in_entry_assignment() -> bool:
+    """Whether the user's code is at `x[key] = y`, or at the end of `x[key] += y`."""
+    frame = user_frame()
+    return frame is not None and frame.f_code.co_code[frame.f_lasti] in _entry_assignments()
+
+
+@lru_cache(maxsize=1)
+def _entry_assignments() -> frozenset[int]:
+    import dis
+
+    return frozenset(dis.opmap[n] for n in ("STORE_SUBSCR", "STORE_SLICE") if n in dis.opmap)
+
+
+@lru_cache(maxsize=1)
+def _lookups() -> frozenset[int]:
+    import dis
+
+    names = ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM")
+    return frozenset(dis.opmap[name] for name in names if name in dis.opmap)
+
+
+def looked_up_by_python(frame: FrameType) -> bool:
+    """Whether the frame's own code looks up an attribute now. If not, it is at a call of compiled
+    code, which looks it up."""
+    return frame.f_code.co_code[frame.f_lasti] in _lookups()

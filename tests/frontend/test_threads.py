@@ -125,3 +125,26 @@ def test_an_error_in_the_function_leaves_nothing_behind() -> None:
         record(step, PARAMS, {"x": X})
     assert found() == OWN
     assert type(np) is types.ModuleType and type(np.random) is types.ModuleType
+
+
+DRAWS = [
+    lambda s: np.random.rand(*s), lambda s: np.random.binomial(1, 0.5, size=s),
+    lambda s: np.random.randint(0, 2, s), lambda s: np.random.default_rng(0).random(s),
+    lambda s: np.random.default_rng(0).normal(size=s), lambda s: np.random.RandomState(0).beta(1, 2, s),
+    lambda s: np.random.permutation(s[0])[:, None], lambda s: np.random.choice(3, s[0])[:, None],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("draw", DRAWS)
+@pytest.mark.filterwarnings("ignore::graphc.support.errors.GraphcWarning")
+def test_compiled_code_gets_numpys_own(draw: Any) -> None:
+    """np.random makes its results with np.empty, and writes to what that returns unseen: into a
+    traced array it would be any memory."""
+
+    def step(params: Any, batch: Any) -> Any:
+        drawn = draw(batch["x"].shape)
+        assert type(drawn) is np.ndarray and len(drawn) == len(X)
+        return np.mean(batch["x"] * drawn * params["t"][0])
+
+    record(step, PARAMS, {"x": X})
+    assert found() == OWN

@@ -148,6 +148,77 @@ def test_a_numpy_array_may_become_a_traced_sum() -> None:
     check(call, X)
 
 
+class Holder:
+    """Has an array as an attribute."""
+
+    total: Any = None
+
+
+def test_the_only_name_of_a_numpy_array_may_be_anywhere() -> None:
+    def added(total: Any, x: Any) -> Any:
+        total += x
+        return total
+
+    def call(x: Any) -> Any:
+        names, some, own = {"a": np.zeros(4)}, [np.zeros(4)], Holder()
+        own.total = np.zeros((2, 2)).reshape(4)
+        names["a"] += x[0]
+        some[0] += x[1]
+        own.total += x[2]
+        return names["a"], some[0], own.total, added(np.zeros(4), x[0])
+
+    check(call, X)
+
+
+def other_name(x: Any) -> Any:
+    total = kept = np.zeros(4)
+    total += x[0]
+    return kept
+
+
+def in_a_list(x: Any) -> Any:
+    rows = [np.zeros(4), np.zeros(4)]
+    for row in rows:
+        row += x[0]
+    return rows[0]
+
+
+def view(x: Any) -> Any:
+    table = np.zeros((3, 4))
+    for row in table:
+        row += x[0]
+    return table
+
+
+def viewed(x: Any) -> Any:
+    table = np.zeros(4)
+    square = table.reshape(2, 2)
+    table += x[0]
+    return square
+
+
+def argument(x: Any) -> Any:
+    def add(total: Any) -> None:
+        total += x[0]
+
+    total = np.zeros(4)
+    add(total)
+    return total
+
+
+@pytest.mark.parametrize("call", [other_name, in_a_list, view, viewed, argument])
+def test_a_numpy_array_of_two_names_does_not_become_traced(call: Any) -> None:
+    """In NumPy both names see the change; here the other one would keep the numbers."""
+    assert np.asarray(call(X)).any()
+    with pytest.raises(GraphcError, match="another name, list or view refers to it") as caught:
+        traced(call, X)
+    assert caught.value.code == "G0804" and " += x[0]" in caught.value.render()
+
+
+def test_a_range_is_an_index() -> None:
+    check(lambda x: (x[range(2)], x[:, range(3, 0, -2)], x[range(3), range(3)]), X)
+
+
 def test_add_at_adds_rows() -> None:
     def call(x: Any, u: Any) -> Any:
         y = x.copy()

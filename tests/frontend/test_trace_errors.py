@@ -86,7 +86,7 @@ CASES: list[tuple[Callable[[Any], Any], str, str, str, str]] = [
     (lambda b: list(b["x"][0, 0]), "G0803", "can't be iterated", "", "list(b"),
     (_write, "G0804", "written in place", "np.where(mask, v, x)", 'b["x"][0] = 1.0'),
     (_augmented, "G0804", "same memory", "np.where(mask, x + y, x)", 'b["x"][:, 0] += 1.0'),
-    (_buffer, "G0803", "converted to a NumPy", "np.stack", 'out[0] = b["x"][0]'),
+    (_buffer, "G0804", "written into entries", "np.stack", 'out[0] = b["x"][0]'),
     (_mask, "G0805", "a traced mask", "np.mean(x, where=mask)", 'b["x"][b["x"] > 0]'),
     (lambda b: b["x"][: b["i"][0]], "G0805", "traced bounds", "np.take", 'b["x"][: b'),
     (lambda b: b["x"][b["x"][0]], "G0805", "f32", "", 'b["x"][b["x"][0]]'),

@@ -111,7 +111,7 @@ def _item(k: Any) -> list[Item]:
                 k.dtype.kind in "iu", f"an index array has integers, not {k.dtype}", code="G0805"
             )
             return [k]
-        case list() | tuple() | np.ndarray():
+        case list() | tuple() | range() | np.ndarray():
             return _constant(k)
         case str():
             text = f"an array has no entry {k!r}"

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from graphc.frontend.numpy import other_words, table
-from graphc.support.caller import library_call, line_of, user_span, user_text
+from graphc.support.caller import in_entry_assignment, library_call, line_of, user_span, user_text
 from graphc.support.errors import GraphcError, did_you_mean
 
 LISTS = "`graphc docs numpy` lists what can be traced"
@@ -106,8 +106,25 @@ def refuse_index() -> NoReturn:
     refuse("G0803", text, _by_text({lengths: f"{of_length}; {help}"}, help))
 
 
+def refuse_other_names() -> NoReturn:
+    """A traced value changes an array of NumPy in place that has other names."""
+    refuse(
+        "G0804",
+        "a NumPy array is changed in place by a traced value, and another name, list or view "
+        "refers to it",
+        "the array holds numbers, so the others would not see the change: write a = a + x, and use "
+        "the new a instead of them",
+    )
+
+
 def refuse_array() -> NoReturn:
     """A traced value is made an array of NumPy."""
+    if in_entry_assignment():
+        refuse(
+            "G0804",
+            "a traced value can't be written into entries of a NumPy array",
+            "the array holds numbers: append the parts to a list, then np.stack(list, axis)",
+        )
     _refuse_in_library("G0803")
     refuse("G0803", "a traced value is converted to a NumPy array", _by_text(_ARRAYS, _ARRAY))
 

@@ -23,6 +23,7 @@ from graphc.frontend.numpy.creation import lengths
 from graphc.frontend.numpy.handlers import Handler
 from graphc.frontend.numpy.indexing import getitem, getview, is_basic
 from graphc.frontend.numpy.length import Length, Traced, shown
+from graphc.frontend.numpy.other_names import has_other_names
 from graphc.frontend.numpy.other_words import of_error
 from graphc.frontend.numpy.refusals import (
     refuse,
@@ -31,6 +32,7 @@ from graphc.frontend.numpy.refusals import (
     refuse_function,
     refuse_index,
     refuse_number,
+    refuse_other_names,
     refuse_truth,
     refuse_ufunc,
 )
@@ -125,6 +127,8 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin, Traced, InGraph):
         name = f"np.{ufunc.__name__}" + (f".{method}" if method != "__call__" else "")
         if method == "at":
             return self._call(name, handler, inputs[1:], {"x": inputs[0]}, inputs[:1])
+        if outs and has_other_names(outs) and in_augmented_assignment():
+            refuse_other_names()
         if method == "__call__" and options.get("where", True) is not True:
             options["base"] = outs[0] if outs else None
         return self._call(name, handler, inputs, options, outs)

@@ -16,6 +16,7 @@ the original.
 from __future__ import annotations
 
 import builtins
+import operator
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ from typing import Any
 from graphc.frontend.numpy import sized_arrays, special
 from graphc.frontend.numpy.length import Length, Traced
 from graphc.frontend.numpy.session import open_session
+from graphc.support.caller import looked_up_by_python
 
 Function = Callable[..., Any]
 
@@ -77,6 +79,11 @@ def _sized(name: str, original: Function) -> Function:
     return call
 
 
+def _plain(x: Any) -> Any:
+    """An argument with plain numbers in place of run-time lengths."""
+    return operator.index(x) if isinstance(x, Length) else x
+
+
 def _drawing(name: str, original: Function) -> Function:
     @wraps(original)
     def draw(*args: Any, **options: Any) -> Any:
@@ -88,7 +95,7 @@ def _drawing(name: str, original: Function) -> Function:
                 "write graphc.nn.random_normal(shape), graphc.nn.random_uniform(shape) or "
                 "graphc.nn.dropout(x, rate), which draw in every step",
             )
-        return original(*args, **options)
+        return original(*map(_plain, args), **{k: _plain(x) for k, x in options.items()})
 
     return draw
 
@@ -127,7 +134,9 @@ class _ByThread:
             original = vars(module)[self._name]
         except KeyError:
             raise AttributeError(self._name) from None
-        return original if open_session() is None else self._made(original)
+        if open_session() is None or not looked_up_by_python(sys._getframe(1)):
+            return original
+        return self._made(original)
 
     def __set__(self, module: ModuleType, value: Any) -> None:
         vars(module)[self._name] = value
