@@ -58,9 +58,10 @@ once, while tracing.
   what is no traced array.
 * **In place**: `x += y` and `out=x` make x refer to the new value, for every name of it. Where
   another living array shares x's memory (a slice, a transpose, a reshape of it) they are an error,
-  as is writing entries: `x[i] = v`.
-* **Indices** are integers, slices, `None`, `...`, and arrays of integers, constant or traced, in
-  any combination that NumPy knows. A constant mask is an index too; a traced one is not.
+  as is writing entries: `x[i] = v`. `a += x` of a NumPy array a and a traced x gives the name a the
+  traced sum; it is an error where another name, a list or a view refers to the array.
+* **Indices** are integers, slices, `None`, `...`, ranges, and arrays of integers, constant or
+  traced, in any combination that NumPy knows. A constant mask is an index too; a traced one is not.
 * Of a ufunc's methods, `reduce`, `accumulate` (both of associative functions), `outer` and
   `np.add.at` trace. `where=` needs `out=`.
 * **scipy**, which graphc does not need: `expit`, `log_expit`, `logit`, `erf`, `xlogy`, `xlog1py`,

@@ -19,6 +19,7 @@ import numpy as np
 
 from graphc.frontend.run_time_length import Derived
 from graphc.ir.builder import Builder, Operand, Value
+from graphc.ir.op import require
 from graphc.ir.types import BF16, F32, F64, I32, DType, Size, dtype_of, promote
 from graphc.ir.weak import common_dtype
 from graphc.ops.composites.support import constant_array
@@ -108,6 +109,10 @@ def _listed(f: Builder, xs: Sequence[Any]) -> Operand:
     if not _traced_inside(xs):
         return operand(f, array_of(xs))
     values = common(f, [operand(f, x) for x in xs])
+    first = values[0].shape
+    other = next((x.shape for x in values if x.shape != first), first)
+    text = f"this list is not an array: it has entries of shapes {first} and {other}"
+    require(other == first, text, code="G0810", help="np.concatenate joins arrays along a dim")
     return f.stack(values)
 
 

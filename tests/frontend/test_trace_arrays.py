@@ -170,6 +170,16 @@ def test_the_only_name_of_a_numpy_array_may_be_anywhere() -> None:
     check(call, X)
 
 
+def test_asarray_is_another_name_and_array_a_copy() -> None:
+    def call(x: Any) -> Any:
+        a = x * 1.0
+        b, c, d = np.asarray(a), np.array(a), np.array([a, a])
+        b += 1.0
+        return a, b, c, d
+
+    check(call, X)
+
+
 def other_name(x: Any) -> Any:
     total = kept = np.zeros(4)
     total += x[0]

@@ -50,6 +50,18 @@ def full_like(
     return _like(f, a, fill_value, dtype, shape)
 
 
+@traces("array", "asarray", "asanyarray", "ascontiguousarray")
+def array(
+    f: Builder, object: Any, /, dtype: Any = None, order: str = "K", *, copy: Any = None,
+    subok: bool = False, ndmin: Any = 0, device: Any = None,
+) -> Value:  # fmt: skip
+    """x itself; of nested lists, `stack`"""
+    x = value(f, object)
+    y = x if dtype is None else f.to_dtype(x, dtype_argument(dtype))
+    missing = as_int(ndmin, "ndmin") - y.rank
+    return f.expand_dims(y, tuple(range(missing))) if missing > 0 else y
+
+
 @traces("copy", methods=("copy",))
 def copy(f: Builder, a: Any, order: str = "K", subok: bool = False) -> Value:
     """x itself, no longer a view"""

@@ -134,10 +134,6 @@ _ARRAY = (
     "np.stack([a, b]); for a.dot(x) np.dot(a, x)"
 )
 _ARRAYS = {
-    r"^np\.(as|asany|ascontiguous)array\(": "leave it out: x is an array of the step; np.take "
-    "looks entries up",
-    r"^np\.array\(\[": "write np.stack([a, b])",
-    r"^np\.array\(": "leave it out, or write x.astype(dtype)",
     r"^np\.random\.": "NumPy draws while tracing, once: write graphc.nn.random_normal(shape) or "
     "graphc.nn.random_uniform(shape)",
     r"^np\.vectorize\(": "a function of NumPy takes all entries at once: write np.exp(x)",

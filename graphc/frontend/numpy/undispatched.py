@@ -16,6 +16,7 @@ the original.
 from __future__ import annotations
 
 import builtins
+import importlib
 import operator
 import sys
 from collections.abc import Callable, Iterator
@@ -59,6 +60,24 @@ def _taken(name: str, original: Function) -> Function:
         return index.__array_function__(original, (type(index),), args, options)
 
     return take
+
+
+def _array(name: str, original: Function) -> Function:
+    """np.array and its kin. np.asarray(x) is x, whose other names see what becomes of it."""
+
+    @wraps(original)
+    def array(*args: Any, **options: Any) -> Any:
+        given = args[0] if args else options.pop("object" if name == "array" else "a", None)
+        dtype = args[1] if len(args) > 1 else options.get("dtype")
+        traced = _traced(given) if dtype not in (object, "O") else None
+        if traced is None:
+            return original(given, *args[1:], **options)
+        if given is traced and name != "array" and dtype in (None, traced.dtype):
+            return given
+        every = (given, *args[1:])
+        return traced.__array_function__(original, (type(traced),), every, options)
+
+    return array
 
 
 def _sized(name: str, original: Function) -> Function:
@@ -145,8 +164,28 @@ class _ByThread:
         del vars(module)[self._name]
 
 
+class _RandomModule:
+    """np.random, which NumPy imports when it is first looked up: replaced from then on."""
+
+    def __get__(self, module: ModuleType | None, owner: type | None = None) -> Any:
+        if module is None:
+            return self
+        found = vars(module).get("random") or importlib.import_module("numpy.random")
+        with _LOCK:
+            if _now is not None and getattr(found, "__name__", "") in _MAKERS:
+                _now.replace(found)
+        return found
+
+    def __set__(self, module: ModuleType, value: Any) -> None:
+        vars(module)["random"] = value
+
+
 _MAKERS: dict[str, dict[str, Callable[[str, Function], Function]]] = {
-    "numpy": {"take": _taken, **dict.fromkeys(sized_arrays.MAKERS, _sized)},
+    "numpy": {
+        "take": _taken,
+        **dict.fromkeys(("array", "asarray", "asanyarray", "ascontiguousarray"), _array),
+        **dict.fromkeys(sized_arrays.MAKERS, _sized),
+    },
     "numpy.random": dict.fromkeys(_DRAWING, _drawing),
     "scipy.special": dict.fromkeys(special.FUNCTIONS, _of_scipy),  # if it was imported
 }
@@ -155,7 +194,9 @@ _MAKERS: dict[str, dict[str, Callable[[str, Function], Function]]] = {
 @lru_cache(maxsize=32)
 def _tracing(module: str, own: Any) -> Any:
     """The class that a module of class `own` has while a trace runs."""
-    attributes = {name: _ByThread(name, make) for name, make in _MAKERS[module].items()}
+    attributes: dict[str, Any] = {n: _ByThread(n, make) for n, make in _MAKERS[module].items()}
+    if module == "numpy":
+        attributes["random"] = _RandomModule()
     return type(own.__name__, (own,), attributes)
 
 
@@ -189,17 +230,26 @@ class _Replaced:
     """What is replaced while a trace runs: `len`, and the classes of modules and of norm."""
 
     def __init__(self) -> None:
-        some = [module for name in _MAKERS if (module := sys.modules.get(name)) is not None]
-        self._classes: list[tuple[Any, Any]] = [(module, type(module)) for module in some]
-        for module, own in self._classes:
-            module.__class__ = _tracing(module.__name__, own)
+        self._classes: list[tuple[Any, Any]] = []
+        self._ours: set[Any] = set()
+        for name in _MAKERS:
+            if (module := sys.modules.get(name)) is not None:
+                self.replace(module)
         normal: Any = getattr(sys.modules.get("scipy.stats"), "norm", None)
         if normal is not None:
             self._classes.append((normal, type(normal)))
             normal.__class__ = _tracing_normal(self._classes[-1][1])
-        self._ours = {type(thing) for thing, _ in self._classes}
+            self._ours.add(type(normal))
         self._own = builtins.len
         builtins.len = self._length = _measured(self._own)
+
+    def replace(self, module: ModuleType) -> None:
+        """Replace the functions of a module, if that was not done."""
+        own: Any = type(module)
+        if own not in self._ours:
+            self._classes.append((module, own))
+            module.__class__ = _tracing(module.__name__, own)
+            self._ours.add(type(module))
 
     def restore(self) -> None:
         """As it was; what somebody else has replaced meanwhile stays."""
