@@ -54,6 +54,15 @@ def _buffer(b: Any) -> Any:
     out[0] = b["x"][0]
 
 
+def _entry(b: Any) -> Any:
+    out = np.zeros((3, 4))
+    out[0, 1] = b["x"][0, 0]
+
+
+def _strided(b: Any) -> Any:
+    return np.lib.stride_tricks.as_strided(b["x"], (2, 2), (4, 4))
+
+
 CASES: list[tuple[Callable[[Any], Any], str, str, str, str]] = [
     (_if, "G0801", "neither true nor false", "np.where", "if np.mean(b"),
     (_while, "G0801", "neither true nor false", "graphc.training", "while s > 1"),
@@ -87,6 +96,8 @@ CASES: list[tuple[Callable[[Any], Any], str, str, str, str]] = [
     (_write, "G0804", "written in place", "np.where(mask, v, x)", 'b["x"][0] = 1.0'),
     (_augmented, "G0804", "same memory", "np.where(mask, x + y, x)", 'b["x"][:, 0] += 1.0'),
     (_buffer, "G0804", "written into entries", "np.stack", 'out[0] = b["x"][0]'),
+    (_entry, "G0804", "written into entries", "np.stack", 'out[0, 1] = b["x"][0, 0]'),
+    (_strided, "G0803", "has no memory", "np.stack of slices", 'stride_tricks.as_strided(b'),
     (_mask, "G0805", "a traced mask", "np.mean(x, where=mask)", 'b["x"][b["x"] > 0]'),
     (lambda b: b["x"][: b["i"][0]], "G0805", "traced bounds", "np.take", 'b["x"][: b'),
     (lambda b: b["x"][b["x"][0]], "G0805", "f32", "", 'b["x"][b["x"][0]]'),

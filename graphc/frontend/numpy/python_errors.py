@@ -70,6 +70,9 @@ def _attribute(text: str, trees: dict[str, Any], span: Span) -> GraphcError | No
         hint = plain.get(name) or other_words.of_function(name)
         help = hint or "`graphc docs numpy` lists what can be traced"
         return TracedAttributeErrorOfPython("G0802", f"NumPy has no {name}", span=span, help=help)
+    if text == "__array_interface__":  # as_strided asks for it
+        message, help = "a traced array has no memory", "np.stack of slices are windows"
+        return TracedAttributeErrorOfPython("G0803", message, span=span, help=help)
     if found := re.match(r"'(dict|list|tuple)' object has no attribute '(\w+)'", text):
         kind, name = found.groups()
         help = f'write b["{name}"]' if kind == "dict" else "write b[0]"

@@ -85,6 +85,7 @@ _ASSERTION = (
 
 def refuse_number(what: str, dtype: str) -> NoReturn:
     """A plain number is made of a traced value."""
+    _refuse_in_entries()
     _refuse_in_library("G0803")
     if found := re.match(r"math\.(\w+)", user_text()):
         name = found[1] if found[1] in table.NAMES else {"pow": "power"}.get(found[1])
@@ -117,14 +118,19 @@ def refuse_other_names() -> NoReturn:
     )
 
 
-def refuse_array() -> NoReturn:
-    """A traced value is made an array of NumPy."""
+def _refuse_in_entries() -> None:
+    """Raise the error of `a[i] = x`, where NumPy makes numbers of a traced x."""
     if in_entry_assignment():
         refuse(
             "G0804",
             "a traced value can't be written into entries of a NumPy array",
             "the array holds numbers: append the parts to a list, then np.stack(list, axis)",
         )
+
+
+def refuse_array() -> NoReturn:
+    """A traced value is made an array of NumPy."""
+    _refuse_in_entries()
     _refuse_in_library("G0803")
     refuse("G0803", "a traced value is converted to a NumPy array", _by_text(_ARRAYS, _ARRAY))
 

@@ -142,8 +142,10 @@ def _of_scipy(name: str, original: Function) -> Function:
 class _ByThread:
     """An attribute of a module: the module's own, or in a thread that traces, one made of it."""
 
-    def __init__(self, name: str, make: Callable[[str, Function], Function]) -> None:
-        self._name = name
+    def __init__(
+        self, name: str, make: Callable[[str, Function], Function], of_numpy: bool
+    ) -> None:
+        self._name, self._of_numpy = name, of_numpy
         self._made = lru_cache(maxsize=8)(lambda original: make(name, original))
 
     def __get__(self, module: ModuleType | None, owner: type | None = None) -> Any:
@@ -153,7 +155,9 @@ class _ByThread:
             original = vars(module)[self._name]
         except KeyError:
             raise AttributeError(self._name) from None
-        if open_session() is None or not looked_up_by_python(sys._getframe(1)):
+        if open_session() is None:
+            return original
+        if self._of_numpy and not looked_up_by_python(sys._getframe(1)):
             return original
         return self._made(original)
 
@@ -194,8 +198,10 @@ _MAKERS: dict[str, dict[str, Callable[[str, Function], Function]]] = {
 @lru_cache(maxsize=32)
 def _tracing(module: str, own: Any) -> Any:
     """The class that a module of class `own` has while a trace runs."""
-    attributes: dict[str, Any] = {n: _ByThread(n, make) for n, make in _MAKERS[module].items()}
-    if module == "numpy":
+    of_numpy = module == "numpy"
+    makers = _MAKERS[module].items()
+    attributes: dict[str, Any] = {n: _ByThread(n, make, of_numpy) for n, make in makers}
+    if of_numpy:
         attributes["random"] = _RandomModule()
     return type(own.__name__, (own,), attributes)
 
