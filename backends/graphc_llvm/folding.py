@@ -97,3 +97,10 @@ class FoldingBuilder(ir.IRBuilder):  # type: ignore[misc]
         if len(indices) == 1 and known(indices[0]) == 0:
             return ptr
         return super().gep(ptr, indices, *rest, **more)
+
+
+def opaque(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    """The same i64, of which nothing is known, but where it is a constant."""
+    if known(x) is not None:
+        return x
+    return b.bitcast(b.bitcast(x, ir.VectorType(ir.IntType(32), 2)), ir.IntType(64))

@@ -1,20 +1,17 @@
 """What is done with a tile of sums: the code of a product, on each of its entries.
 
-What the code will reach is asked for before the tile is computed, and comes meanwhile.
+What the code will reach is asked for while the tile is computed: see `ahead`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
 
 from graphc_llvm.expression_codegen import ExpressionPrinter
 from graphc_llvm.folding import FoldingBuilder
 from graphc_llvm.helpers import helper
-from graphc_llvm.prefetch import LINE
 from graphc_llvm.vectors import (
     FEW,
-    I8,
     INT64,
     POINTER,
     VOID,
@@ -26,11 +23,8 @@ from graphc_llvm.vectors import (
 from llvmlite import ir
 
 from graphc.lowering.kernel.axes import sizes
-from graphc.lowering.kernel.code import Access, reached
 from graphc_numpy.native.gemm.tiles import Tiling
 from graphc_numpy.native.machine import host_printer
-
-SOON = 32  # entries of inner: a tile of fewer is done before memory answers
 
 
 def print_epilogue(module: ir.Module, t: Tiling, name: str) -> ir.Function:
@@ -88,47 +82,3 @@ def _sum(p: Printer, t: Tiling, address: ir.Value) -> Vector:
     dtype = t.product.dtype
     loaded = p.load_lanes(address, t.dtype) if t.product.cols else p.load(address, t.dtype)
     return p.rounded(Vector(loaded.value, dtype, loaded.width))
-
-
-Line = tuple[ir.Value, ir.Value]  # where it lies, and the bytes to that of the next row
-
-
-def lines_ahead(t: Tiling) -> int:
-    """How many lines of memory the code reaches in each row of a tile, but for what all rows
-    share."""
-    return sum(_lines(t, access) for access in _far(t))
-
-
-def ahead(
-    p: Printer, t: Tiling, pointers: Sequence[ir.Value], indices: Sequence[ir.Value]
-) -> list[Line]:
-    """These lines, of the first row of a tile that begins at `indices`."""
-    product, found = t.product, list[Line]()
-    last_row = len(product.batch) + len(product.rows) - 1
-    for access in _far(t):
-        dtype, where = product.params[access.slot].dtype, index(access.offset)
-        for i, stride in zip(indices, access.strides, strict=True):
-            where = p.b.add(where, p.b.mul(i, index(stride))) if stride else where
-        first, step = p.at(pointers[access.slot], where, dtype), access.strides[last_row]
-        for line in range(_lines(t, access)):
-            here = p.b.gep(first, [index(line * LINE)], source_etype=I8)
-            found.append((here, index(step * dtype.bytes)))
-    return found
-
-
-def _lines(t: Tiling, access: Access) -> int:
-    return -(-t.width * t.product.params[access.slot].dtype.bytes // LINE)
-
-
-def _far(t: Tiling) -> list[Access]:
-    """What is not the same for all rows, and not reached soon."""
-    product, far = t.product, dict[Access, None]()
-    if not product.rows or not product.cols or prod(product.inner) < SOON:
-        return []
-    last_row = len(product.batch) + len(product.rows) - 1
-    for x in product.code:
-        for access in reached(x):
-            near = access.strides[-1] == 1 and access.strides[last_row]
-            if near and access.row is None:
-                far[access] = None
-    return list(far)

@@ -18,7 +18,6 @@ subnormal numbers (but for aarch64, where they are kept).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 from graphc_llvm.helpers import helper
 from graphc_llvm.vectors import (
@@ -37,12 +36,13 @@ from llvmlite import ir
 from graphc.ir.types import I32, DType
 from graphc.lowering.kernel.axes import LoopAxis
 from graphc.support.dataclass import dataclass
+from graphc_numpy.native.gemm.ahead import ask_for_row
 from graphc_numpy.native.gemm.dot_products import dots, switch
+from graphc_numpy.native.gemm.tiles import Order
 from graphc_numpy.native.machine import host_printer
 
 SECOND_CACHE = 2  # of LLVM's hints how near to the processor a line shall come: 3 is the first
 Values = list[ir.Value]
-Order = Literal["single", "pairs", "dots"]  # entry by entry, f32 by pairs, or words of two bf16
 
 
 @dataclass(frozen=True)
@@ -178,15 +178,8 @@ def _spread(
     each = b.udiv(count, b.select(b.icmp_signed("<", rows, index(1)), index(1), rows))
     rest = b.sub(count, b.mul(each, rows))
 
-    def ask(_: ir.Value, here: ir.Value) -> Values:
-        address = b.load(here, typ=INT64, align=8)
-        p.prefetch(b.inttoptr(address, POINTER))
-        step = b.load(b.gep(here, [index(1)], source_etype=INT64), typ=INT64, align=8)
-        b.store(b.add(address, step), here, align=8)
-        return [b.gep(here, [index(2)], source_etype=INT64)]
-
     def row(number: ir.Value, *xs: ir.Value) -> Values:
-        p.loop(0, lines, 1, ask, [table])
+        ask_for_row(p, table, lines)
         turns = b.select(b.icmp_signed("<", number, rows), each, rest)
         return _looped(p, m, 0, turns, list(xs), advances)
 

@@ -25,8 +25,9 @@ from llvmlite import ir
 
 from graphc.ir.types import BF16, I32
 from graphc.support.dataclass import dataclass
-from graphc_numpy.native.gemm.microkernels import Order, Values
+from graphc_numpy.native.gemm.microkernels import Values
 from graphc_numpy.native.gemm.packing import Packing, pack_function, transposed
+from graphc_numpy.native.gemm.tiles import Order
 from graphc_numpy.native.machine import host_printer
 
 Body = Callable[[ir.Value, ir.Value, ir.Value], None]  # source, the number of its first row, count

@@ -12,21 +12,21 @@ the first-level cache and the right's panels in the second):
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from math import prod
 
-from graphc_llvm.folding import FoldingBuilder, known
+from graphc_llvm.folding import FoldingBuilder, known, opaque
 from graphc_llvm.helpers import helper
 from graphc_llvm.masked_tiles import visible_entries
-from graphc_llvm.vectors import INT32, INT64, POINTER, VOID, WIDTH, Printer, index
+from graphc_llvm.vectors import INT64, POINTER, VOID, WIDTH, Printer, index
 from llvmlite import ir
 
 from graphc.ir.types import DType
 from graphc.lowering.kernel.axes import LoopAxis, merged
 from graphc.lowering.kernel.code import Gemm, Parameter, Side
 from graphc.support.dataclass import dataclass
+from graphc_numpy.native.gemm.ahead import lines_ahead, new_table, note_first_row
 from graphc_numpy.native.gemm.dot_products import modes
-from graphc_numpy.native.gemm.epilogue import ahead, lines_ahead, print_epilogue
+from graphc_numpy.native.gemm.epilogue import print_epilogue
 from graphc_numpy.native.gemm.microkernels import MicroKernel, Values, tile_function
 from graphc_numpy.native.gemm.packing import Packing
 from graphc_numpy.native.gemm.pair_packing import packing_function
@@ -82,11 +82,8 @@ def print_gemm(
     if t.units:
         lanes = min(WIDTH, max(1, lanes))
         mode = modes(p) if t.order != "single" else None
-        table = p.b.alloca(INT64, size=index(2 * lines_ahead(t)))
-        table.type = POINTER
-        printer = _GemmPrinter(
-            p, t, epilogue, pointers, scratch, errors, lanes, entries, mode, table
-        )
+        parts = pointers, scratch, errors, lanes, entries, mode, new_table(p, t)
+        printer = _GemmPrinter(p, t, epilogue, *parts)
         if t.units == 1:
             p.when(p.b.icmp_signed("<", begin, end), lambda: printer.jobs(index(0), index(1)))
         else:
@@ -100,13 +97,6 @@ def _tiling(product: Gemm, instructions: str | None) -> Tiling:
     if instructions is not None:
         return tiling(product, instructions)
     return tiling(product, chosen.instructions, chosen.dots)
-
-
-def opaque(p: Printer, x: ir.Value) -> ir.Value:
-    """The same i64, of which nothing is known, but where it is a constant."""
-    if known(x) is not None:
-        return x
-    return p.b.bitcast(p.b.bitcast(x, ir.VectorType(INT32, 2)), INT64)
 
 
 # -- the loops around ----------------------------------------------------------------------------
@@ -148,7 +138,7 @@ class _GemmPrinter:
     lanes: int
     entries: ir.Value | None
     modes: ir.Value | None
-    table: ir.Value  # of what is ahead of a tile: see `microkernels.tile_function`
+    table: ir.Value  # what tiles ask for: see `ahead`
 
     # -- scratch memory: packed panels, packed rows, sums ----------------------------------------
 
@@ -291,9 +281,8 @@ class _GemmPrinter:
         if t.packs_right:
             right = self.p.at(self.scratch, b.mul(panel, index(t.panel)), t.dtype)
         else:
-            right = self.p.at(
-                block.right, b.mul(panel, index(t.width)), self.dtype(t.product.right)
-            )
+            column = b.mul(panel, index(t.width))
+            right = self.p.at(block.right, column, self.dtype(t.product.right))
         here = sums
         if t.blocks.number > 1:
             here = self.p.at(sums, b.mul(panel, index(t.tile)), t.dtype)
@@ -317,7 +306,8 @@ class _GemmPrinter:
         col = b.add(job.col, b.mul(panel, index(t.width)))
         indices = [*job.batch, *(rows if t.product.rows else ()), *job.cols]
         indices += [col] if t.product.cols else []
-        self.p.when(block.last, lambda: self.note_ahead(indices))
+        noted = self.table, self.pointers, indices
+        self.p.when(block.last, lambda: note_first_row(self.p, t, *noted))
 
         def tile() -> None:
             self.either(narrow, t.width, t.last_width, t.wide, columns)
@@ -325,13 +315,6 @@ class _GemmPrinter:
         self.where_seen(indices, height, width, tile)
         done = [*self.pointers, here, *indices, height, width, self.errors]
         self.p.when(block.last, lambda: b.call(self.epilogue, done))
-
-    def note_ahead(self, indices: Values) -> None:
-        """Write to the table what the code will reach of a tile."""
-        words = [word for pair in ahead(self.p, self.t, self.pointers, indices) for word in pair]
-        for k, x in enumerate(words):
-            there = self.p.b.gep(self.table, [index(k)], source_etype=INT64)
-            self.p.b.store(x, there, align=8)
 
     def turns(self, block: _SumBlock, kernel: MicroKernel) -> ir.Value:
         """How often the first loop of a tile turns in a block."""
@@ -366,13 +349,11 @@ class _GemmPrinter:
         active = WIDTH if t.packs_right else width - (vectors - 1) * WIDTH
         step = 1 if t.packs_left else left.rows[-1] if left.rows else 0
         loops = self.reading(height, vectors * WIDTH)
-        adds = t.blocks.number > 1
-        kernel = MicroKernel(
-            t.dtype, height, vectors, active, t.width, step, loops, adds, t.order, t.lies, t.asks
-        )
-        if kernel.advances is None:
-            return kernel
-        return replace(kernel, spreads=bool(lines_ahead(t)))
+        adds, spreads = t.blocks.number > 1, t.lies is None or t.order == "single"
+        return MicroKernel(
+            t.dtype, height, vectors, active, t.width, step, loops, adds, t.order, t.lies, t.asks,
+            spreads and lines_ahead(t) > 0,
+        )  # fmt: skip
 
     def reading(self, height: int, width: int) -> tuple[LoopAxis, ...]:
         """The loops of a block as a tile goes through them, one where packing makes them one."""
@@ -397,7 +378,7 @@ class _GemmPrinter:
     ) -> None:
         """A loop around calls: what is made of its index is no matter for LLVM's search for cheaper
         addresses, which would take longer than all the rest."""
-        self.p.loop(start, stop, step, lambda k: do(opaque(self.p, k)))
+        self.p.loop(start, stop, step, lambda k: do(opaque(self.p.b, k)))
 
     def dtype(self, side: Side) -> DType:
         param: Parameter = self.t.product.params[side.slot]

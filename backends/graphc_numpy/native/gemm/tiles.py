@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from math import ceil, gcd, inf, prod
+from typing import Literal
 
 from graphc_llvm.contractions import (
     SumBlocks,
@@ -24,8 +25,8 @@ from graphc_llvm.vectors import WIDTH
 from graphc.ir.types import BF16, F16, F32, DType
 from graphc.lowering.kernel.code import Gemm, Store, reached
 from graphc.support.dataclass import dataclass
-from graphc_numpy.native.gemm.microkernels import Order
 
+Order = Literal["single", "pairs", "dots"]  # entry by entry, f32 by pairs, or words of two bf16
 # bytes of a vector register and the number of registers, by instruction set
 REGISTERS = {"avx512": (64, 32), "avx2": (32, 16), "neon": (16, 32), "baseline": (16, 16)}
 PACKED = 512 * 1024  # bytes of the right operand that are packed at a time: about half of an L2
