@@ -2,8 +2,9 @@
 
 A processor has a short queue of lines of memory that it waits for: a tile that asks for all of them
 at once waits itself. So it asks for those of a row at a time, between its multiplications. Which
-they are stands in a table on the stack: for each line of the next row its address, and the bytes to
-that of the row after.
+they are stands in a table on the stack: the turn of the tile's loop that asks next, the turns from
+one row to the next, and for each line of the next row its address, and the bytes to that of the row
+after.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from llvmlite import ir
 from graphc.lowering.kernel.code import Access, reached
 from graphc_numpy.native.gemm.tiles import Tiling
 
+NEVER = (1 << 63) - 1  # the number of a turn that there is not
 SOON = 32  # entries of inner: a tile of fewer is done before memory answers
 
 
@@ -29,7 +31,7 @@ def lines_ahead(t: Tiling) -> int:
 
 def new_table(p: Printer, t: Tiling) -> ir.Value:
     """Room for the table of a product."""
-    table = p.b.alloca(INT64, size=index(2 * lines_ahead(t)))
+    table = p.b.alloca(INT64, size=index(2 + 2 * lines_ahead(t)))
     table.type = POINTER
     return table
 
@@ -49,12 +51,20 @@ def note_first_row(
         step = index(access.strides[last_row] * dtype.bytes)
         for line in range(_lines(t, access)):
             words += [p.b.add(first, index(line * LINE)), step]
-    for k, word in enumerate(words):
+    for k, word in enumerate(words, 2):
         p.b.store(word, p.b.gep(table, [index(k)], source_etype=INT64), align=8)
 
 
-def ask_for_row(p: Printer, table: ir.Value, lines: ir.Value) -> None:
-    """Ask for the lines of the next row, and note those of the row after."""
+def note_turns(p: Printer, table: ir.Value, asks: ir.Value, turns: ir.Value, rows: int) -> None:
+    """Write to the table how a tile shares its turns among rows. asks: whether it asks at all"""
+    first = p.b.select(asks, index(0), index(NEVER))
+    each = p.larger(p.b.udiv(turns, index(rows)), index(1))
+    p.b.store(first, table, align=8)
+    p.b.store(each, p.b.gep(table, [index(1)], source_etype=INT64), align=8)
+
+
+def ask_if_due(p: Printer, table: ir.Value, lines: ir.Value, turn: ir.Value) -> None:
+    """Before a turn of a tile's loop: ask for the lines of a row, if it is one that does."""
     b = p.b
 
     def ask(_: ir.Value, place: ir.Value) -> list[ir.Value]:
@@ -64,7 +74,11 @@ def ask_for_row(p: Printer, table: ir.Value, lines: ir.Value) -> None:
         b.store(b.add(address, step), place, align=8)
         return [b.gep(place, [index(16)], source_etype=I8)]
 
-    p.loop(0, lines, 1, ask, [table])
+    due = b.load(table, typ=INT64, align=8)
+    with b.if_then(b.icmp_signed(">=", turn, due)):
+        each = b.load(b.gep(table, [index(1)], source_etype=INT64), typ=INT64, align=8)
+        b.store(b.add(due, each), table, align=8)
+        p.loop(0, lines, 1, ask, [b.gep(table, [index(2)], source_etype=INT64)])
 
 
 def _lines(t: Tiling, access: Access) -> int:

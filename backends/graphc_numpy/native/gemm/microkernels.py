@@ -36,7 +36,7 @@ from llvmlite import ir
 from graphc.ir.types import I32, DType
 from graphc.lowering.kernel.axes import LoopAxis
 from graphc.support.dataclass import dataclass
-from graphc_numpy.native.gemm.ahead import ask_for_row
+from graphc_numpy.native.gemm.ahead import ask_if_due
 from graphc_numpy.native.gemm.dot_products import dots, switch
 from graphc_numpy.native.gemm.tiles import Order
 from graphc_numpy.native.machine import host_printer
@@ -115,33 +115,26 @@ class MicroKernel:
 def tile_function(module: ir.Module, kernel: MicroKernel, modes: bool = False) -> ir.Function:
     """`void f(ptr left, ptr right, ptr sums, i64 count, i1 first)`: sums = or += the products.
 
-    Where `kernel.advances` are arguments, these two follow. Of what a tile asks for follow a table
-    of pairs of i64 (where a line of memory lies, and the bytes to that of the next row), how many
-    pairs there are, and the number of rows.
+    Where `kernel.advances` are arguments, these two follow; where it asks for what is ahead, the
+    table of that (see `ahead`), and how many lines are in it.
     modes: the last argument are the processor's modes, with and without subnormal numbers
     """
     printed: ir.Function | None = module.globals.get(kernel.name)
     if printed is not None:
         return printed
-    steps, asked = 0 if kernel.advances is None else 2, [POINTER, INT64, INT64] * kernel.spreads
+    steps, asked = 0 if kernel.advances is None else 2, [POINTER, INT64] * kernel.spreads
     arguments = [*[POINTER] * 3, INT64, ir.IntType(1), *[INT64] * steps, *asked, *[POINTER] * modes]
     t = ir.FunctionType(VOID, arguments)
     f = helper(module, t, kernel.name)
     p = host_printer(ir.IRBuilder(f.append_basic_block("entry")))
     (left, right, sums, count, first), more = f.args[:5], f.args[5:]
-    advances, ahead, mode = (
-        more[:steps],
-        more[steps : steps + len(asked)],
-        more[steps + len(asked) :],
-    )
+    advances, mode = more[:steps], more[steps + len(asked) :]
+    table = more[steps : steps + len(asked)]
     for x in mode:
         switch(p, x, 1)
     zero = p.number(0, ir.VectorType(memory_type(kernel.dtype), WIDTH))
     start = [left, right, *[zero] * (kernel.rows * kernel.vectors)]
-    if kernel.spreads:
-        products = _spread(p, kernel, count, start, advances, *ahead)[2:]
-    else:
-        products = _products(p, kernel, count, start, advances)[2:]
+    products = _products(p, kernel, count, start, advances, table)[2:]
     if kernel.adds:
         with p.b.if_then(p.b.not_(first)):
             _stored(p, kernel, sums, _added(p, kernel, sums, products))
@@ -158,45 +151,31 @@ def _return(p: Printer, modes: Values) -> None:
 
 
 def _products(
-    p: Printer, m: MicroKernel, count: ir.Value, start: Values, advances: Values
+    p: Printer, m: MicroKernel, count: ir.Value, start: Values, advances: Values, table: Values
 ) -> Values:
     """All products; start: the pointers and the sums."""
     if m.lies is None or m.order == "single":
-        return _looped(p, m, 0, count, start, advances)
+        return _looped(p, m, 0, count, start, advances, table)
     one = index(1)
-    pairs = _looped(p, m, 0, p.b.lshr(count, one), start)
+    pairs = _looped(p, m, 0, p.b.lshr(count, one), start, [], table)
     return p.loop(0, p.b.and_(count, one), 1, lambda _, *xs: _last(p, m, *xs), pairs)
-
-
-def _spread(
-    p: Printer, m: MicroKernel, count: ir.Value, start: Values, advances: Values,
-    table: ir.Value, lines: ir.Value, rows: ir.Value,
-) -> Values:  # fmt: skip
-    """All products: as many turns behind each row that is asked for, and then those that are left
-    (behind one row more, as there is one piece of code)."""
-    b = p.b
-    each = b.udiv(count, b.select(b.icmp_signed("<", rows, index(1)), index(1), rows))
-    rest = b.sub(count, b.mul(each, rows))
-
-    def row(number: ir.Value, *xs: ir.Value) -> Values:
-        ask_for_row(p, table, lines)
-        turns = b.select(b.icmp_signed("<", number, rows), each, rest)
-        return _looped(p, m, 0, turns, list(xs), advances)
-
-    return p.loop(0, b.add(rows, index(1)), 1, row, start)
 
 
 def _looped(
     p: Printer, m: MicroKernel, depth: int, count: ir.Value | int, xs: Values,
-    advances: Values | None = None,
+    advances: Sequence[ir.Value] = (), table: Sequence[ir.Value] = (),
 ) -> Values:  # fmt: skip
     """The loop of that depth and those in it; xs: the pointers and the sums.
 
-    advances: of the pointers in a turn, where they are arguments
+    advances: of the pointers in a turn, where they are arguments. table: of what is ahead, and how
+    many lines it has
     """
     steps = advances or m.loops[depth].strides
 
-    def turn(_: ir.Value, left: ir.Value, right: ir.Value, *sums: ir.Value) -> Values:
+    def turn(number: ir.Value, left: ir.Value, right: ir.Value, *sums: ir.Value) -> Values:
+        if table:
+            at, lines = table
+            ask_if_due(p, at, lines, number)
         if depth + 1 == len(m.loops):
             more: Sequence[ir.Value] = sums
             for k in (1, 0) if m.order == "pairs" else (0,):

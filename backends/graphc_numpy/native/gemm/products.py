@@ -24,7 +24,7 @@ from graphc.ir.types import DType
 from graphc.lowering.kernel.axes import LoopAxis, merged
 from graphc.lowering.kernel.code import Gemm, Parameter, Side
 from graphc.support.dataclass import dataclass
-from graphc_numpy.native.gemm.ahead import lines_ahead, new_table, note_first_row
+from graphc_numpy.native.gemm import ahead
 from graphc_numpy.native.gemm.dot_products import modes
 from graphc_numpy.native.gemm.epilogue import print_epilogue
 from graphc_numpy.native.gemm.microkernels import MicroKernel, Values, tile_function
@@ -82,7 +82,7 @@ def print_gemm(
     if t.units:
         lanes = min(WIDTH, max(1, lanes))
         mode = modes(p) if t.order != "single" else None
-        parts = pointers, scratch, errors, lanes, entries, mode, new_table(p, t)
+        parts = pointers, scratch, errors, lanes, entries, mode, ahead.new_table(p, t)
         printer = _GemmPrinter(p, t, epilogue, *parts)
         if t.units == 1:
             p.when(p.b.icmp_signed("<", begin, end), lambda: printer.jobs(index(0), index(1)))
@@ -294,8 +294,9 @@ class _GemmPrinter:
             mode = [self.modes] if kernel.flushes and self.modes is not None else []
             f = tile_function(b.module, kernel, bool(mode))
             advances = map(index, kernel.advances or ())
-            rows = b.select(block.last, index(height), index(0))
-            asked = [self.table, index(lines_ahead(t)), rows] if kernel.spreads else []
+            asked = [self.table, index(ahead.lines_ahead(t))] if kernel.spreads else []
+            if asked:
+                ahead.note_turns(self.p, self.table, block.last, count, height)
             b.call(f, [left, right, here, count, block.first, *advances, *asked, *mode])
 
         def columns(width: int) -> None:
@@ -307,7 +308,7 @@ class _GemmPrinter:
         indices = [*job.batch, *(rows if t.product.rows else ()), *job.cols]
         indices += [col] if t.product.cols else []
         noted = self.table, self.pointers, indices
-        self.p.when(block.last, lambda: note_first_row(self.p, t, *noted))
+        self.p.when(block.last, lambda: ahead.note_first_row(self.p, t, *noted))
 
         def tile() -> None:
             self.either(narrow, t.width, t.last_width, t.wide, columns)
@@ -349,11 +350,9 @@ class _GemmPrinter:
         active = WIDTH if t.packs_right else width - (vectors - 1) * WIDTH
         step = 1 if t.packs_left else left.rows[-1] if left.rows else 0
         loops = self.reading(height, vectors * WIDTH)
-        adds, spreads = t.blocks.number > 1, t.lies is None or t.order == "single"
-        return MicroKernel(
-            t.dtype, height, vectors, active, t.width, step, loops, adds, t.order, t.lies, t.asks,
-            spreads and lines_ahead(t) > 0,
-        )  # fmt: skip
+        adds, spreads = t.blocks.number > 1, ahead.lines_ahead(t) > 0
+        how = adds, t.order, t.lies, t.asks, spreads
+        return MicroKernel(t.dtype, height, vectors, active, t.width, step, loops, *how)
 
     def reading(self, height: int, width: int) -> tuple[LoopAxis, ...]:
         """The loops of a block as a tile goes through them, one where packing makes them one."""
