@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from graphc.frontend.numpy.batch_size import same_but_for_lengths
 from graphc.frontend.numpy.trace import TracedStep, record
+from graphc.frontend.two_sizes import same_but_for_lengths
 from graphc.testing.compute import evaluate
 
 Array = np.ndarray[Any, np.dtype[Any]]

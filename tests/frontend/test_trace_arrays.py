@@ -282,7 +282,7 @@ def test_a_traced_value_is_not_written_into_a_numpy_array() -> None:
         c[0] = x[0]
         return x
 
-    with pytest.raises(GraphcError, match=r"float\(\) of a traced value|converted to a NumPy"):
+    with pytest.raises(GraphcError, match="can't be written into entries of a NumPy array"):
         traced(call, X[0])
 
 

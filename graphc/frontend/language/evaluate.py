@@ -33,7 +33,7 @@ from graphc.frontend.language.static import (
     negative,
     truth,
 )
-from graphc.frontend.run_time_length import Count
+from graphc.frontend.run_time_length import Count, is_count
 from graphc.ir.builder import Builder, Value
 from graphc.ops.composites.picking import getitem
 from graphc.ops.optimizers.hyper import number_now
@@ -62,6 +62,7 @@ class Evaluator:
         self.f, self.training = f, training
         self.calls = 0
         self.work = MAX_WORK
+        self.counted: Span | None = None  # where the size of the batch is first used as a number
 
     def evaluate(self, tree: s.Expr, scope: Scope) -> Any:
         """The value of an expression: a tensor Value, or a number, string, list, dtype or record.
@@ -86,6 +87,8 @@ class Evaluator:
                     stack.pop()
                 else:
                     given = self._begin(tree, scope, stack)
+                if self.counted is None and is_count(given):
+                    self.counted = self.f.origin
             return given
         except GraphcError as error:
             raise error.at(self.f.origin) from None

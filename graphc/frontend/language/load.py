@@ -17,11 +17,12 @@ from graphc.frontend.language.names import Closure, Namespace, Scope
 from graphc.frontend.language.static import in_words, is_integer
 from graphc.frontend.language.step_body import StepBody, batch_dim
 from graphc.frontend.module import DataSpec, Duration, Module
+from graphc.frontend.two_sizes import another_size, first_difference, same_but_for_lengths
 from graphc.ir.builder import Builder, Value
 from graphc.ir.graph import Graph
 from graphc.strategies import Strategy, strategy_of
 from graphc.support.dataclass import dataclass
-from graphc.support.errors import GraphcError, hide_source
+from graphc.support.errors import GraphcError, Span, hide_source, warn
 from graphc.support.random import checked_seed
 from graphc.syntax import tree as s
 from graphc.syntax.parse import parse_file, parse_source, read_file
@@ -80,9 +81,14 @@ def _module(tree: s.SourceFile, path: Path, sizes: dict[str, int], seed: int) ->
     data = {name: data_spec(d, path.parent, static) for name, d in file.data.items()}
     duration = _duration(file)
     sizes = _sizes_of_data(step, scope, data) | sizes
-    train, init = _graphs(step, scope, sizes, _batch(data, "train"), seed, training=True)
-    evaluate, _ = _graphs(step, scope, sizes, _batch(data, "test"), seed, training=False)
-    return Module(step.name.id, train, evaluate, init, data, duration, file.strategies, seed)
+    train, init, first = _graphs(step, scope, sizes, _batch(data, "train"), seed, training=True)
+    evaluate, _, second = _graphs(step, scope, sizes, _batch(data, "test"), seed, training=False)
+    for size in dict.fromkeys(x for x in (first, second) if x is not None):
+        warn(size.note, stacklevel=3)
+    return Module(
+        step.name.id, train, evaluate, init, data, duration, file.strategies, seed,
+        batch=second.size if second else 0,
+    )  # fmt: skip
 
 
 def _batch(data: Mapping[str, DataSpec], name: str) -> int | None:
@@ -115,12 +121,55 @@ def _sizes_of_data(
     return sizes
 
 
+@dataclass(frozen=True)
+class OnlySize:
+    """The only size of batches that a step holds for, and where it uses it as a plain number."""
+
+    size: int
+    dim: str
+    where: Span
+
+    @property
+    def note(self) -> GraphcError:
+        """What the user should know of it."""
+        text = f"a batch of fewer than {self.size} examples will be refused: here {self.dim} is a "
+        help = (
+            "for the number of examples actually present, compute with {0} itself: sum(x) / {0}, "
+            "zeros(({0}, 3)), arange({0}); if all batches are equally long, ignore this"
+        )
+        return GraphcError(
+            "G0832", text + "plain number", span=self.where, help=help.format(self.dim)
+        )
+
+
 def _graphs(
     step: s.StepStatement, scope: Scope, sizes: Mapping[str, int], batch: int | None, seed: int, *,
     training: bool,
-) -> tuple[Graph, Graph]:  # fmt: skip
-    """The step's graph in one mode, and the graph of its variables' first values."""
-    return StepBody(step, Scope(scope), sizes, training, batch, seed).run()
+) -> tuple[Graph, Graph, OnlySize | None]:  # fmt: skip
+    """The step's graph in one mode, and the graph of its variables' first values.
+
+    A step that uses the size of the batch as a number is run for another size, too. If that is
+    another step, it holds for batches of one size.
+    """
+    dim = batch_dim(step, scope)
+
+    def body(sizes: Mapping[str, int], fixed: bool = False) -> StepBody:
+        return StepBody(step, Scope(scope), sizes, training, batch, seed, fixed)
+
+    first = body(sizes)
+    train, init = first.run()
+    counted, size = first.evaluator.counted, sizes.get(dim or "", batch)
+    if dim is None or size is None or counted is None:
+        return train, init, None
+    try:
+        other, _ = body({**sizes, dim: another_size(size)}).run()
+    except GraphcError:  # what fits this size does not fit another one
+        return *body(sizes, fixed=True).run(), OnlySize(size, dim, counted)
+    if same_but_for_lengths(train, other):
+        return train, init, None
+    node = first_difference(train, other)
+    where = (node.origin if node is not None else None) or counted
+    return *body(sizes, fixed=True).run(), OnlySize(size, dim, where)
 
 
 # -- files -----------------------------------------------------------------------------------------

@@ -52,6 +52,7 @@ class StepBody:
     """Runs a step in one mode.
 
     sizes: the lengths of named dims; batch: the length of the dim that leads the inputs
+    fixed: whether this length is a plain number, the same for every batch
     """
 
     def __init__(
@@ -62,8 +63,10 @@ class StepBody:
         training: bool,
         batch: int | None = None,
         seed: int = 0,
+        fixed: bool = False,
     ) -> None:
         self.step, self.scope, self.sizes, self.batch = step, scope, dict(sizes), batch
+        self.fixed = fixed
         self.f = Builder(step.name.id, training=training)
         self.first = Builder(f"{step.name.id}.init")
         self.f.seed = self.first.seed = seed
@@ -101,6 +104,7 @@ class StepBody:
             with self.f.at(tree.span):
                 value = self.f.add(op, type=self._type(tree.type), name=tree.name.id)
             self.scope.values[tree.name.id] = value
+        self.evaluator.counted = None  # a type says how long a batch is, and uses no number
 
     def _bind(self, dim: s.Name, is_batch: bool) -> None:
         """Give a named dim its length. Raises G0128, G0129."""
@@ -115,7 +119,8 @@ class StepBody:
         if size < 1:
             message = f"dim '{dim.id}' can't be {size} long"
             raise GraphcError("G0129", message, span=dim.span)
-        self.scope.values[dim.id] = Count(size, Extent(dim.id)) if is_batch else size
+        counted = is_batch and not self.fixed
+        self.scope.values[dim.id] = Count(size, Extent(dim.id)) if counted else size
 
     def _type(self, tree: s.TypeExpr) -> TensorType:
         """The type as it is written: its dims are integers that are known at compile time.

@@ -20,6 +20,7 @@ from graphc.frontend.numpy.parameters import parameters
 from graphc.frontend.numpy.pytree import Structure, flatten
 from graphc.frontend.numpy.session import TraceSession
 from graphc.frontend.numpy.tracer import Tracer
+from graphc.frontend.two_sizes import another_size
 from graphc.ir.graph import Variable
 from graphc.ir.op import op_named
 from graphc.ir.types import DTYPES, F32, F64, DType, Extent, TensorType, dtype_of
@@ -247,7 +248,7 @@ def inputs(
     for name, t in types.items():
         if name in cut and dynamic:
             extents = (Extent(request.batch_dim), *(None,) * (t.rank - 1))
-            first = 2 * t.shape[0] + 3 if grown else t.shape[0]
+            first = another_size(t.shape[0]) if grown else t.shape[0]
             t = TensorType((first, *t.shape[1:]), t.dtype, extents)
         op = op_named("input")(source_name=name)  # type: ignore[call-arg]
         made[name] = Tracer(session, f.add(op, type=t, name=name))

@@ -7,15 +7,14 @@ than lengths, or if the step needs the whole batch, it holds for batches of one 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from graphc.frontend.numpy.handlers import COUNTING, MEASURING, Handler
 from graphc.frontend.run_time_length import Derived, is_count
 from graphc.ir.builder import Builder, Value
-from graphc.ir.dims import lost_extents, parse_rule
-from graphc.ir.graph import Graph, Node, subgraph_nodes
+from graphc.ir.graph import Graph, subgraph_nodes
 from graphc.support.errors import GraphcError, Span
 
 # -- what may be another step for a batch of another size ----------------------------------------
@@ -53,73 +52,6 @@ def _items(xs: Iterable[Any]) -> Iterator[Any]:
                 yield from (x.start, x.stop, x.step)
             case _:
                 yield x
-
-
-# -- whether it is ---------------------------------------------------------------------------------
-
-
-def same_but_for_lengths(a: Graph, b: Graph) -> bool:
-    """Whether two graphs of one function, traced for batches of two sizes, differ in nothing but
-    lengths that follow the batch.
-
-    Such a length is that of a dim with an extent, or is taken over from an operand. A number that
-    is another one for another size is not: neither as a constant, nor as an attribute of a node,
-    such as where a slice begins.
-    """
-    return (
-        len(a) == len(b)
-        and a.outputs == b.outputs
-        and a.updates == b.updates
-        and a.variables.keys() == b.variables.keys()
-        and all(a.variables[name].type == b.variables[name].type for name in a.variables)
-        and _same_nodes(a, b)
-    )
-
-
-Lengths: TypeAlias = set[tuple[int, int]]  # what is as long as the first in a, as the second in b
-
-
-def _same_nodes(a: Graph, b: Graph) -> bool:
-    lengths: dict[str, Lengths] = {}  # by node, those of its dims that differ
-    whole: set[str] = set()  # nodes that need the batch whole, and what is computed from them
-    lost: Lengths = set()  # of their dims, which do not follow the batch
-    for x, y in zip(a, b, strict=True):
-        if type(x.op) is not type(y.op) or x.operands != y.operands or x.name != y.name:
-            return False
-        pairs = list(zip(x.tensor.shape, y.tensor.shape, strict=False))
-        known = {pair for i, pair in enumerate(pairs) if x.tensor.extent(i) is not None}
-        known = known.union(lost, *(lengths[name] for name in x.operands))
-        lengths[x.name] = {(m, n) for m, n in pairs if m != n}
-        if not whole.isdisjoint(x.operands) or _needs_whole(a, x):
-            whole.add(x.name)
-            lost |= lengths[x.name]
-        elif not _explained(x, y, known):
-            return False
-    return True
-
-
-def _explained(a: Node, b: Node, known: Lengths) -> bool:
-    """Whether two nodes are equal but for these lengths."""
-    if a.op.count:  # one without an extent is of an array that does not follow the batch
-        return True
-    given, others = a.op.attributes.values(), b.op.attributes.values()
-    same = _fits(a.tensor.shape, b.tensor.shape, known) and a.tensor.dtype == b.tensor.dtype
-    return same and all(_fits(x, y, known) for x, y in zip(given, others, strict=True))
-
-
-def _fits(a: Any, b: Any, known: Lengths) -> bool:
-    """Whether two attributes are equal but for these lengths."""
-    if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
-        return all(_fits(x, y, known) for x, y in zip(a, b, strict=True))
-    return a is b or bool(a == b) or (isinstance(a, int) and (a, b) in known)  # NaN is itself
-
-
-def _needs_whole(graph: Graph, node: Node) -> bool:
-    """Whether a node needs the batch whole: the step is then for one size, and says so itself."""
-    types = [graph[name].tensor for name in node.operands]
-    if not any(t.extents for t in types):
-        return False
-    return lost_extents(parse_rule(node.op.dims(*types)), types, node.tensor)
 
 
 # -- what is said of it ----------------------------------------------------------------------------

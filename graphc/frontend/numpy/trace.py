@@ -45,7 +45,6 @@ from graphc.frontend.numpy.batch_size import (
     REMEDIES,
     measured,
     needs_whole,
-    same_but_for_lengths,
     size_notes,
 )
 from graphc.frontend.numpy.copied_trees import as_copy
@@ -60,6 +59,7 @@ from graphc.frontend.numpy.returned import take_result
 from graphc.frontend.numpy.session import TraceSession, running
 from graphc.frontend.numpy.tracer import Tracer
 from graphc.frontend.numpy.undispatched import replaced
+from graphc.frontend.two_sizes import same_but_for_lengths
 from graphc.ir.builder import Builder
 from graphc.ir.graph import Graph
 from graphc.ir.types import F64

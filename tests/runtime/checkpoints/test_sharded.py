@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -190,7 +191,8 @@ def test_where_one_process_can_not_write_all_of_them_say_so(
         return write(self, *args)
 
     monkeypatch.setattr(FolderWriter, what, failing)
-    with trainer("zero(4)") as one, pytest.warns(match="G0542"):
+    with trainer("zero(4)") as one, warnings.catch_warnings():
+        warnings.simplefilter("error")  # it is told once: as the error of the end
         train(one, 1)
         ended = saved_by(4, one, tmp_path)
     assert all(isinstance(error, GraphcError) and error.code == "G0509" for error in ended)
