@@ -129,7 +129,7 @@ def test_an_index_out_of_range_is_the_users_error_as_ever(checked: None) -> None
 OTHERS = {
     "addresses", "vectors", "barrier", "call_table", "sequences", "recorded_calls", "regions", "pool",
     "payne_hanek", "linked_sums", "nests", "dot_products", "groups", "clock", "limits",
-    "wide_rows", "lanes", "ahead",
+    "wide_rows", "lanes", "epilogue_prefetch",
 }  # fmt: skip
 BACKENDS = Path(str(graphc_numpy.__file__)).parents[1]
 PRINTERS = [BACKENDS / "graphc_llvm", BACKENDS / "graphc_numpy" / "native"]

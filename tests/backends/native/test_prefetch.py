@@ -108,19 +108,19 @@ def product(inner: int) -> Gemm:
     return Gemm(params, *sides, (), (64,), (inner,), (512,), F32, code)
 
 
-def test_tiles_ask_for_what_the_products_code_will_reach_row_by_row() -> None:
-    assert "_spreads" in text(product(256))
-    assert "_spreads" not in text(product(8))  # such a tile is done before memory answers
+def test_tiles_prefetch_for_the_epilogue_row_by_row() -> None:
+    assert "_with_epilogue" in text(product(256))
+    assert "_with_epilogue" not in text(product(8))  # such a tile is done before memory answers
 
 
-def test_tiles_ask_for_the_columns_behind_theirs_of_an_operand_that_is_read_as_it_lies() -> None:
+def test_tiles_prefetch_the_next_columns_of_an_operand_that_is_read_as_it_lies() -> None:
     found = text(product(256))
-    assert "_asks" in found and found.count("call void @llvm.prefetch") >= 2
-    assert "_asks" not in text(product(8))  # 16 KiB, which lie in the first-level cache
+    assert "_prefetches" in found and found.count("call void @llvm.prefetch") >= 2
+    assert "_prefetches" not in text(product(8))  # 16 KiB, which lie in the first-level cache
 
 
 @pytest.mark.parametrize("inner", [40, 300, 1100])  # of the last, sums are added up by blocks
-def test_products_whose_tiles_ask_are_right_up_to_the_last_column(inner: int) -> None:
+def test_products_whose_tiles_prefetch_are_right_up_to_the_last_column(inner: int) -> None:
     rng = np.random.default_rng(inner)
     sizes = 64 * inner, inner * 512, 64 * 512, 512
     left, right, out, bias = [rng.standard_normal(n).astype(np.float32) for n in sizes]

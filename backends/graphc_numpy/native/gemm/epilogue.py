@@ -1,6 +1,6 @@
 """What is done with a tile of sums: the code of a product, on each of its entries.
 
-What the code will reach is asked for while the tile is computed: see `ahead`.
+What the code will reach is prefetched while the tile is computed: see `epilogue_prefetch`.
 """
 
 from __future__ import annotations

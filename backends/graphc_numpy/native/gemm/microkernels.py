@@ -36,8 +36,8 @@ from llvmlite import ir
 from graphc.ir.types import I32, DType
 from graphc.lowering.kernel.axes import LoopAxis
 from graphc.support.dataclass import dataclass
-from graphc_numpy.native.gemm.ahead import ask_if_due
 from graphc_numpy.native.gemm.dot_products import dots, switch
+from graphc_numpy.native.gemm.epilogue_prefetch import prefetch_if_due
 from graphc_numpy.native.gemm.tiles import Order
 from graphc_numpy.native.machine import host_printer
 
@@ -56,10 +56,9 @@ class MicroKernel:
     order: how it adds up inner, of which it sees the packed rows
     lies:  the dtype of the right operand if it is in half precision and read where it lies; by
            pairs, the argument is then the number of entries, of which the last may be odd
-    asks:  whether it asks for the columns behind its own, which the next tile reads. They are some
-           lines of each of many rows, a pattern that processors do not foresee
-    spreads: whether it asks for the memory that the code behind the tile will reach, a row at a
-           time: a processor waits for all that it asks for at once
+    prefetches_right: whether it prefetches the columns behind its own, which the next tile reads:
+           they are some lines of each of many rows, a pattern that processors do not foresee
+    prefetches_epilogue: whether it prefetches what the epilogue will reach (`epilogue_prefetch`)
     """
 
     dtype: DType
@@ -72,8 +71,8 @@ class MicroKernel:
     adds: bool
     order: Order = "single"
     lies: DType | None = None
-    asks: bool = False
-    spreads: bool = False
+    prefetches_right: bool = False
+    prefetches_epilogue: bool = False
 
     @property
     def right(self) -> DType:
@@ -108,28 +107,37 @@ class MicroKernel:
         name = f"tile_{self.dtype}_{shape}_s{self.step}{loops}".replace("-", "m")
         how = "" if self.order == "single" else f"_{self.order}"
         lies = f"_{self.lies}" if self.lies else ""
-        asks = "_asks" * self.asks + "_spreads" * self.spreads
-        return name + "_adds" * self.adds + asks + how + lies
+        right = "_prefetches" * self.prefetches_right
+        epilogue = "_with_epilogue" * self.prefetches_epilogue
+        return name + "_adds" * self.adds + right + epilogue + how + lies
 
 
 def tile_function(module: ir.Module, kernel: MicroKernel, modes: bool = False) -> ir.Function:
     """`void f(ptr left, ptr right, ptr sums, i64 count, i1 first)`: sums = or += the products.
 
-    Where `kernel.advances` are arguments, these two follow; where it asks for what is ahead, the
-    table of that (see `ahead`), and how many lines are in it.
+    Where `kernel.advances` are arguments, these two follow; where it prefetches for the epilogue,
+    the table of that, and how many lines are in it.
     modes: the last argument are the processor's modes, with and without subnormal numbers
     """
     printed: ir.Function | None = module.globals.get(kernel.name)
     if printed is not None:
         return printed
-    steps, asked = 0 if kernel.advances is None else 2, [POINTER, INT64] * kernel.spreads
-    arguments = [*[POINTER] * 3, INT64, ir.IntType(1), *[INT64] * steps, *asked, *[POINTER] * modes]
+    steps = 0 if kernel.advances is None else 2
+    fetched = [POINTER, INT64] * kernel.prefetches_epilogue
+    arguments = [
+        *[POINTER] * 3,
+        INT64,
+        ir.IntType(1),
+        *[INT64] * steps,
+        *fetched,
+        *[POINTER] * modes,
+    ]
     t = ir.FunctionType(VOID, arguments)
     f = helper(module, t, kernel.name)
     p = host_printer(ir.IRBuilder(f.append_basic_block("entry")))
-    (left, right, sums, count, first), more = f.args[:5], f.args[5:]
-    advances, mode = more[:steps], more[steps + len(asked) :]
-    table = more[steps : steps + len(asked)]
+    (left, right, sums, count, first), others = f.args[:5], f.args[5:]
+    advances, mode = others[:steps], others[steps + len(fetched) :]
+    table = others[steps : steps + len(fetched)]
     for x in mode:
         switch(p, x, 1)
     zero = p.number(0, ir.VectorType(memory_type(kernel.dtype), WIDTH))
@@ -167,21 +175,21 @@ def _looped(
 ) -> Values:  # fmt: skip
     """The loop of that depth and those in it; xs: the pointers and the sums.
 
-    advances: of the pointers in a turn, where they are arguments. table: of what is ahead, and how
-    many lines it has
+    advances: of the pointers in a turn, where they are arguments. table: of what is
+    prefetched for the epilogue, and how many lines it has
     """
     steps = advances or m.loops[depth].strides
 
     def turn(number: ir.Value, left: ir.Value, right: ir.Value, *sums: ir.Value) -> Values:
         if table:
             at, lines = table
-            ask_if_due(p, at, lines, number)
+            prefetch_if_due(p, at, lines, number)
         if depth + 1 == len(m.loops):
             more: Sequence[ir.Value] = sums
             for k in (1, 0) if m.order == "pairs" else (0,):
                 here = p.at(right, k * m.row[1], m.right)
                 more = _step(p, m, p.at(left, k * m.row[0], m.dtype), _columns(p, m, here), more)
-            if m.asks:
+            if m.prefetches_right:
                 for v in range(m.vectors):
                     p.prefetch(p.at(right, (m.vectors + v) * WIDTH, m.right), near=SECOND_CACHE)
         else:

@@ -24,7 +24,7 @@ from graphc.ir.types import DType
 from graphc.lowering.kernel.axes import LoopAxis, merged
 from graphc.lowering.kernel.code import Gemm, Parameter, Side
 from graphc.support.dataclass import dataclass
-from graphc_numpy.native.gemm import ahead
+from graphc_numpy.native.gemm import epilogue_prefetch as prefetch
 from graphc_numpy.native.gemm.dot_products import modes
 from graphc_numpy.native.gemm.epilogue import print_epilogue
 from graphc_numpy.native.gemm.microkernels import MicroKernel, Values, tile_function
@@ -82,7 +82,7 @@ def print_gemm(
     if t.units:
         lanes = min(WIDTH, max(1, lanes))
         mode = modes(p) if t.order != "single" else None
-        parts = pointers, scratch, errors, lanes, entries, mode, ahead.new_table(p, t)
+        parts = pointers, scratch, errors, lanes, entries, mode, prefetch.new_table(p, t)
         printer = _GemmPrinter(p, t, epilogue, *parts)
         if t.units == 1:
             p.when(p.b.icmp_signed("<", begin, end), lambda: printer.jobs(index(0), index(1)))
@@ -138,7 +138,7 @@ class _GemmPrinter:
     lanes: int
     entries: ir.Value | None
     modes: ir.Value | None
-    table: ir.Value  # what tiles ask for: see `ahead`
+    table: ir.Value  # what is prefetched for the epilogue
 
     # -- scratch memory: packed panels, packed rows, sums ----------------------------------------
 
@@ -294,10 +294,11 @@ class _GemmPrinter:
             mode = [self.modes] if kernel.flushes and self.modes is not None else []
             f = tile_function(b.module, kernel, bool(mode))
             advances = map(index, kernel.advances or ())
-            asked = [self.table, index(ahead.lines_ahead(t))] if kernel.spreads else []
-            if asked:
-                ahead.note_turns(self.p, self.table, block.last, count, height)
-            b.call(f, [left, right, here, count, block.first, *advances, *asked, *mode])
+            table: Values = []
+            if kernel.prefetches_epilogue:
+                prefetch.note_turns(self.p, self.table, block.last, count, height)
+                table = [self.table, index(prefetch.epilogue_lines(t))]
+            b.call(f, [left, right, here, count, block.first, *advances, *table, *mode])
 
         def columns(width: int) -> None:
             self.either(low, t.height, t.last_height, t.high, lambda h: multiply(h, width))
@@ -308,7 +309,7 @@ class _GemmPrinter:
         indices = [*job.batch, *(rows if t.product.rows else ()), *job.cols]
         indices += [col] if t.product.cols else []
         noted = self.table, self.pointers, indices
-        self.p.when(block.last, lambda: ahead.note_first_row(self.p, t, *noted))
+        self.p.when(block.last, lambda: prefetch.note_first_row(self.p, t, *noted))
 
         def tile() -> None:
             self.either(narrow, t.width, t.last_width, t.wide, columns)
@@ -350,8 +351,8 @@ class _GemmPrinter:
         active = WIDTH if t.packs_right else width - (vectors - 1) * WIDTH
         step = 1 if t.packs_left else left.rows[-1] if left.rows else 0
         loops = self.reading(height, vectors * WIDTH)
-        adds, spreads = t.blocks.number > 1, ahead.lines_ahead(t) > 0
-        how = adds, t.order, t.lies, t.asks, spreads
+        adds, reaches = t.blocks.number > 1, prefetch.epilogue_lines(t) > 0
+        how = adds, t.order, t.lies, t.prefetches_right, reaches
         return MicroKernel(t.dtype, height, vectors, active, t.width, step, loops, *how)
 
     def reading(self, height: int, width: int) -> tuple[LoopAxis, ...]:

@@ -30,7 +30,7 @@ Order = Literal["single", "pairs", "dots"]  # entry by entry, f32 by pairs, or w
 # bytes of a vector register and the number of registers, by instruction set
 REGISTERS = {"avx512": (64, 32), "avx2": (32, 16), "neon": (16, 32), "baseline": (16, 16)}
 PACKED = 512 * 1024  # bytes of the right operand that are packed at a time: about half of an L2
-ASKING = 4  # rows of a tile from which on there is time to ask for the next one's columns
+PREFETCHING = 4  # rows of a tile from which on there is time to prefetch the next columns
 CHUNK = 512  # rows whose sums are kept in memory at a time, while inner has further blocks
 FIRST = 32 * 1024  # bytes of a first-level cache
 PAGE = 4096  # bytes of the lines of a first-level cache that share no place
@@ -71,12 +71,12 @@ class Tiling:
         return dtype if dtype in HALVES and not self.packs_right else None
 
     @property
-    def asks(self) -> bool:
-        """Whether tiles ask for columns of the right operand before they are read: where these are
-        read as they lie, by a tile that is high enough, from more than the first-level cache."""
+    def prefetches_right(self) -> bool:
+        """Whether tiles prefetch columns of the right operand: where these are read as they lie, by
+        a tile that is high enough, from more than the first-level cache."""
         entries = self.blocks.length * self.cols * self.dtype.bytes
         far = not self.packs_right and self.wide > 1 and entries > FIRST
-        return far and self.order == "single" and self.height >= ASKING
+        return far and self.order == "single" and self.height >= PREFETCHING
 
     @property
     def length(self) -> int:

@@ -1,10 +1,10 @@
-"""What the code behind a tile of sums will reach, asked for while the tile is computed.
+"""Prefetching what the epilogue of a tile will reach, while the tile is computed.
 
-A processor has a short queue of lines of memory that it waits for: a tile that asks for all of them
-at once waits itself. So it asks for those of a row at a time, between its multiplications. Which
-they are stands in a table on the stack: the turn of the tile's loop that asks next, the turns from
-one row to the next, and for each line of the next row its address, and the bytes to that of the row
-after.
+A processor has a short queue of lines of memory that it waits for: a tile that prefetches all of
+them at once waits itself. So it prefetches those of a row at a time, between its multiplications.
+Which they are stands in a table on the stack: the turn of the tile's loop that prefetches next, the
+turns from one row to the next, and for each line of the next row its address, and the bytes to that
+of the row after.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ NEVER = (1 << 63) - 1  # the number of a turn that there is not
 SOON = 32  # entries of inner: a tile of fewer is done before memory answers
 
 
-def lines_ahead(t: Tiling) -> int:
-    """How many lines of memory the code reaches in each row of a tile, but for what all rows
+def epilogue_lines(t: Tiling) -> int:
+    """How many lines of memory the epilogue reaches in each row of a tile, but for what all rows
     share."""
     return sum(_lines(t, access) for access in _far(t))
 
 
 def new_table(p: Printer, t: Tiling) -> ir.Value:
     """Room for the table of a product."""
-    table = p.b.alloca(INT64, size=index(2 + 2 * lines_ahead(t)))
+    table = p.b.alloca(INT64, size=index(2 + 2 * epilogue_lines(t)))
     table.type = POINTER
     return table
 
@@ -55,19 +55,22 @@ def note_first_row(
         p.b.store(word, p.b.gep(table, [index(k)], source_etype=INT64), align=8)
 
 
-def note_turns(p: Printer, table: ir.Value, asks: ir.Value, turns: ir.Value, rows: int) -> None:
-    """Write to the table how a tile shares its turns among rows. asks: whether it asks at all"""
-    first = p.b.select(asks, index(0), index(NEVER))
+def note_turns(p: Printer, table: ir.Value, last: ir.Value, turns: ir.Value, rows: int) -> None:
+    """Write to the table how a tile shares its turns among rows.
+
+    last: whether the epilogue follows
+    """
+    first = p.b.select(last, index(0), index(NEVER))
     each = p.larger(p.b.udiv(turns, index(rows)), index(1))
     p.b.store(first, table, align=8)
     p.b.store(each, p.b.gep(table, [index(1)], source_etype=INT64), align=8)
 
 
-def ask_if_due(p: Printer, table: ir.Value, lines: ir.Value, turn: ir.Value) -> None:
-    """Before a turn of a tile's loop: ask for the lines of a row, if it is one that does."""
+def prefetch_if_due(p: Printer, table: ir.Value, lines: ir.Value, turn: ir.Value) -> None:
+    """Before a turn of a tile's loop: prefetch the lines of a row, if it is one that does."""
     b = p.b
 
-    def ask(_: ir.Value, place: ir.Value) -> list[ir.Value]:
+    def prefetch(_: ir.Value, place: ir.Value) -> list[ir.Value]:
         address = b.load(place, typ=INT64, align=8)
         p.prefetch(b.inttoptr(address, POINTER))
         step = b.load(b.gep(place, [index(8)], source_etype=I8), typ=INT64, align=8)
@@ -78,7 +81,7 @@ def ask_if_due(p: Printer, table: ir.Value, lines: ir.Value, turn: ir.Value) -> 
     with b.if_then(b.icmp_signed(">=", turn, due)):
         each = b.load(b.gep(table, [index(1)], source_etype=INT64), typ=INT64, align=8)
         b.store(b.add(due, each), table, align=8)
-        p.loop(0, lines, 1, ask, [b.gep(table, [index(2)], source_etype=INT64)])
+        p.loop(0, lines, 1, prefetch, [b.gep(table, [index(2)], source_etype=INT64)])
 
 
 def _lines(t: Tiling, access: Access) -> int:
