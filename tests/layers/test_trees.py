@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from graphc.layers import (
     Dense,
     Dropout,
     Embedding,
+    Layer,
     LayerNorm,
     MultiHeadAttention,
     Sequential,
@@ -70,6 +72,82 @@ def test_arrays_are_leaves_and_numbers_functions_and_static_fields_are_settings(
     assert (made.rate, made.heads, made.activation) == (0.5, 2, np.tanh)
     assert made.table.tolist() == [1, 1, 1, 1]
     assert made.inner[0].w == "block.inner.layers.0.w" and made.inner[0].inputs == 4
+
+
+class Scaled(Layer):
+    """A layer as other frameworks have them: what `__init__` sets are its parts."""
+
+    gain = 1.0  # not what an instance has
+
+    def __init__(self, width: int) -> None:
+        self.norm = LayerNorm(width)
+        self.steps = [Dense(width, width) for _ in range(2)]
+        self.gain = 3.0
+        self.shift = graphc.param(width, init=graphc.init.ones())
+
+    def __call__(self, x: Any) -> Any:
+        for step in self.steps:
+            x = self.gain * step(self.norm(x)) + self.shift
+        return x
+
+
+def test_what_a_layer_sets_and_does_not_declare_is_a_part_of_it() -> None:
+    with compiled(Sequential(Scaled(4), Dense(4, 3))) as trainer:
+        names = [n for n in trainer.variables("param") if n.startswith("layers.0.")]
+        before = trainer.params
+        trainer.step(BATCH)
+        trained = trainer.params
+    assert names == [
+        "layers.0.norm.scale", "layers.0.norm.shift", "layers.0.steps.0.w", "layers.0.steps.0.b",
+        "layers.0.steps.1.w", "layers.0.steps.1.b", "layers.0.shift",
+    ]  # fmt: skip
+    assert trained[0].gain == 3.0 and before[0].shift.tolist() == [1, 1, 1, 1]
+    with pytest.raises(GraphcError, match="is a copy"):
+        trained[0].shift = 0
+    own = copy.deepcopy(trained)
+    own[0].shift = own[0].shift * 0
+    assert own[0].gain == 3.0 and type(own[0]) is Scaled
+    with compiled(own) as again:
+        assert again.variables("param")["layers.0.shift"].tolist() == [0, 0, 0, 0]
+
+
+def test_a_declared_layer_keeps_its_other_attributes_too() -> None:
+    @dataclass
+    class Mine:
+        width: int
+        factor: float = 1.0
+
+        def __post_init__(self) -> None:
+            self.w = graphc.param((self.width, self.width))
+            self.factor = 2.0
+
+        @cached_property
+        def table(self) -> Any:
+            return np.ones(self.width, np.float32)
+
+        def __call__(self, x: Any) -> Any:
+            return self.factor * (x @ self.w) + self.table
+
+    mine = Mine(4)
+    assert mine.table.shape == (4,)
+    leaves, form = flatten(mine, "params")
+    made = form.build({name: name for name in leaves})
+    assert list(leaves) == ["w"] and made.w == "w" and made.factor == 2.0
+    assert "table" not in vars(made) and made.table.shape == (4,)
+
+
+def test_a_field_that_is_not_set_is_named() -> None:
+    class Mine(Dense):
+        def __init__(self) -> None:
+            self.w = graphc.param((4, 3))
+
+        def __call__(self, x: Any) -> Any:
+            return x @ self.w
+
+    with pytest.raises(
+        GraphcError, match=r"(?s)'layers.0' is a Mine without its field 'inputs'.*super"
+    ):
+        compiled(Sequential(Mine()))
 
 
 def test_an_object_that_is_called_but_is_no_dataclass_is_an_error() -> None:

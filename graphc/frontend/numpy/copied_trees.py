@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NoReturn
 
+from graphc.frontend.numpy.dataclass_parts import made_of, parts_of
 from graphc.support.caller import user_span
 from graphc.support.errors import GraphcError
 
@@ -45,9 +46,9 @@ def plain_kind(item: Any) -> Any:
 
 def _close(instance: Any, name: str) -> None:
     """Make a dataclass and what is in it copies whose parts can't be set."""
-    for field in dataclasses.fields(instance):
-        if not field.metadata.get("static"):
-            object.__setattr__(instance, field.name, as_copy(getattr(instance, field.name), name))
+    for part, said in parts_of(instance).items():
+        if not said.get("static"):
+            object.__setattr__(instance, part, as_copy(getattr(instance, part), name))
     kind: Any = type(instance)
     closed = _closed(kind, name)
     if closed is not None:
@@ -78,9 +79,7 @@ def _class_of(self: Any) -> Any:
 
 def _reduced(self: Any, protocol: Any) -> Any:
     """What makes copies of a copy, which can be set: `copy.deepcopy`, `pickle`."""
-    plain = object.__new__(plain_kind(self))
-    for field in dataclasses.fields(self):
-        object.__setattr__(plain, field.name, getattr(self, field.name))
+    plain = made_of(plain_kind(self), {name: getattr(self, name) for name in parts_of(self)})
     reduce: Callable[[Any], Any] = plain.__reduce_ex__
     return reduce(protocol)
 

@@ -91,7 +91,10 @@ def converted(x: Any) -> str:
         case _ if callable(x) and hasattr(x, "__name__"):
             return "pass functions through a closure, not as a leaf; in a layer they are settings"
         case _ if callable(x):
-            return "a layer is a dataclass with __call__: write @dataclass above its class"
+            return (
+                "derive its class from graphc.layers.Layer, or write @dataclass above it: then "
+                "it is a layer"
+            )
         case _ if hasattr(x, "__next__"):
             return "give one batch: next(iter(batches))"
         case _ if _of_graphc_data(x):

@@ -3,9 +3,10 @@
 `{"conv": {"w": w}, "layers": [a, b]}` has the leaves `conv.w`, `layers.0` and `layers.1`. None is a
 tree without leaves. Anything else that is not a container is a leaf.
 
-A dataclass with `__call__` is a layer. Inside of it, Python's numbers, strings and functions are
-settings, not leaves; anywhere, so is a field declared with `field(metadata={"static": True})`. A
-layer that is in a tree twice is one layer: its leaves are named by the first place.
+A dataclass with `__call__` is a layer, and so is an instance of a class that derives from one: all
+its attributes are its parts. Inside of it, Python's numbers, strings and functions are settings, not
+leaves; anywhere, so is a field declared with `field(metadata={"static": True})`. A layer that is in
+a tree twice is one layer: its leaves are named by the first place.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from graphc.frontend.numpy.copied_trees import plain_kind
+from graphc.frontend.numpy.dataclass_parts import made_of, part, parts_of
 from graphc.frontend.numpy.leaves import listed
 from graphc.support.caller import user_span
 from graphc.support.dataclass import dataclass
@@ -243,29 +245,25 @@ def _parts(item: Any, path: str) -> _Children | None:
         case list() | tuple() if kind in (list, tuple):
             return _Children(Join(kind, tuple(map(str, range(len(item)))), kind), list(item), False)
         case _ if dataclasses.is_dataclass(kind) and not isinstance(item, type):
-            return _dataclass_parts(item)
+            return _dataclass_parts(item, path)
         case _:
             return None
 
 
-def _dataclass_parts(item: Any) -> _Children | None:
+def _dataclass_parts(item: Any, path: str) -> _Children | None:
     kind = plain_kind(item)
     if kind in _LEAVES:
         return None
-    given = dataclasses.fields(item)
-    parts = [f for f in given if not f.metadata.get("static")]
-    names = tuple(f.name for f in parts)
-    settings = {f.name: getattr(item, f.name) for f in given if f.metadata.get("static")}
+    given = parts_of(item)
+    static = [name for name, said in given.items() if said.get("static")]
+    names = tuple(name for name in given if name not in static)
+    settings = {name: part(item, name, path) for name in static}
 
     def make(xs: list[Any]) -> Any:
-        # A fresh object without __init__, which may have checks that traced values do not pass.
-        instance = object.__new__(kind)
-        for name, x in (*settings.items(), *zip(names, xs, strict=True)):
-            object.__setattr__(instance, name, x)
-        return instance
+        return made_of(kind, settings | dict(zip(names, xs, strict=True)))
 
-    children = [getattr(item, name) for name in names]
-    return _Children(Join(kind, names, make), children, metadata=[f.metadata for f in parts])
+    children = [part(item, name, path) for name in names]
+    return _Children(Join(kind, names, make), children, metadata=[given[n] for n in names])
 
 
 _LEAVES: set[type] = set()
