@@ -27,9 +27,10 @@ from graphc.passes.placing.tile import untiled
 from graphc.plan.determinism import determinism_of
 from graphc.plan.plan import SYNC, WORKER, Plan, PlannedVariable
 from graphc.strategies import NO_CUT, Strategy, layout_of, named_parts
-from graphc.support.errors import GraphcError, did_you_mean, warn
+from graphc.support.errors import GraphcError, did_you_mean
 from graphc.support.gc_pause import collector_paused
 from graphc.support.no_fork import no_fork
+from graphc.support.warn import warn
 
 PROGRAMS = ("train", EVALUATE, PREDICT)
 
@@ -102,7 +103,7 @@ def _warn_without_batch(graph: Graph, strategy: Strategy) -> None:
             help="name the first dim, as in x: f32[batch, 64]; "
             "in Python, take the batch size from x.shape[0] and not from len(x)",
         )
-        warn(warning, stacklevel=3)
+        warn(warning)
 
 
 def _check_names(graph: Graph, strategy: Strategy) -> None:

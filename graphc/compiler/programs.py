@@ -35,10 +35,11 @@ from graphc.strategies import (
     named_parts,
 )  # fmt: skip
 from graphc.support.dataclass import dataclass
-from graphc.support.errors import GraphcError, warn
+from graphc.support.errors import GraphcError
 from graphc.support.gc_pause import collector_paused
 from graphc.support.lazy_map import LazyMap, existing, joined, renamed
 from graphc.support.no_fork import no_fork
+from graphc.support.warn import warn
 from graphc.verify.law import of_each_kind
 
 Observe = Callable[[str, Pass, Graph], None]
@@ -232,11 +233,11 @@ def _warn_of_idle(train: Graph, how: Asynchronous) -> None:
     if idle:
         text = f"{idle} of {how.servers} servers own no variable"
         help = "variables whose updates read each other stay together; use fewer servers"
-        warn(GraphcError("G0476", text, help=help), stacklevel=2)
+        warn(GraphcError("G0476", text, help=help))
     if how.staleness is not None and how.workers > how.staleness + 1:
         text = (
             f"with staleness={how.staleness}, only {how.staleness + 1} of {how.workers} workers "
             "can compute at a time: each push on its way makes the others staler by one"
         )
         help = f"staleness={how.workers - 1} lets all of them work, or use fewer workers"
-        warn(GraphcError("G0475", text, help=help), stacklevel=2)
+        warn(GraphcError("G0475", text, help=help))

@@ -19,8 +19,9 @@ from graphc.runtime.data.own_examples import Wanted
 from graphc.support import random
 from graphc.support.caller import user_span
 from graphc.support.dataclass import dataclass
-from graphc.support.errors import GraphcError, UnknownNameError, warn
+from graphc.support.errors import GraphcError, UnknownNameError
 from graphc.support.random import checked_seed
+from graphc.support.warn import warn
 
 if TYPE_CHECKING:
     from graphc.data.source import DataSource
@@ -246,7 +247,7 @@ def _warn_of_rereading(source: DataSource) -> None:
         help="batches(..., blocks=4) shuffles the parts, and the examples of 4 at a time; "
         "keep=N in the source keeps more in memory",
     )
-    warn(warning, stacklevel=4)
+    warn(warning)
 
 
 def _rectangular(entries: Entries) -> Entries:

@@ -17,8 +17,9 @@ from graphc.lowering.program.program import PREDICT
 from graphc.plan.plan import Plan
 from graphc.runtime.trainer import Trainer
 from graphc.support.dataclass import dataclass
-from graphc.support.errors import GraphcError, did_you_mean, warn
+from graphc.support.errors import GraphcError, did_you_mean
 from graphc.support.files import write_whole
+from graphc.support.warn import warn
 
 if TYPE_CHECKING:
     from graphc.ir.op import Array
@@ -149,4 +150,4 @@ def _warn(predicts: PredictionGraph) -> None:
         "G0654", f"the ONNX model takes batches of {predicts.batch} examples only: {why}",
         span=node.origin if node else None,
     )  # fmt: skip
-    warn(note, stacklevel=3)
+    warn(note)

@@ -21,7 +21,8 @@ from graphc.ir.graph import Node, Variable
 from graphc.ir.op import op_named
 from graphc.ir.orders import Order
 from graphc.support.dataclass import dataclass
-from graphc.support.errors import GraphcError, did_you_mean, warn
+from graphc.support.errors import GraphcError, did_you_mean
+from graphc.support.warn import warn
 
 MODES = ("auto", "on", "off")
 
@@ -186,4 +187,4 @@ def _warn_of_both(v: Variable, uses: Uses) -> None:
         help=f'{uses.rows} rows of {v.type.shape[0]} alone would be sparse; sparse="off" for '
         f"'{v.name}' silences this warning",
     )
-    warn(note, stacklevel=3)
+    warn(note)

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import linecache
 import os
-import warnings
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -147,14 +146,6 @@ class GraphcWarning(UserWarning):
     def __init__(self, *args: object) -> None:
         super().__init__(*args)
         GraphcWarning.count += 1
-
-
-def warn(note: GraphcError, kind: str = "warning", stacklevel: int = 1) -> None:
-    """Warn of what would be an error's text, and go on.
-
-    kind: warning or note; stacklevel: as in `warnings.warn`
-    """
-    warnings.warn(GraphcWarning(note.render(kind)), stacklevel=stacklevel + 1)
 
 
 class VerifyError(GraphcError):

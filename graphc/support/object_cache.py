@@ -24,7 +24,8 @@ from pathlib import Path
 from graphc.support import config
 from graphc.support.config import IMPORTED
 from graphc.support.dataclass import dataclass
-from graphc.support.errors import GraphcError, warn
+from graphc.support.errors import GraphcError
+from graphc.support.warn import warn
 
 try:
     import fcntl
@@ -187,7 +188,7 @@ def _warn(base: Path, message: str) -> None:
         return
     _WARNED.add(base)
     help = "set GRAPHC_CACHE to another folder, or to 0 to use no cache"
-    warn(GraphcError("G0708", message, help=help), stacklevel=4)
+    warn(GraphcError("G0708", message, help=help))
 
 
 # -- the code that makes objects -------------------------------------------------------------------

@@ -22,8 +22,9 @@ from graphc.ir.builder import Builder, Value
 from graphc.ir.graph import Graph
 from graphc.strategies import Strategy, strategy_of
 from graphc.support.dataclass import dataclass
-from graphc.support.errors import GraphcError, Span, hide_source, warn
+from graphc.support.errors import GraphcError, Span, hide_source
 from graphc.support.random import checked_seed
+from graphc.support.warn import warn
 from graphc.syntax import tree as s
 from graphc.syntax.parse import parse_file, parse_source, read_file
 
@@ -84,7 +85,7 @@ def _module(tree: s.SourceFile, path: Path, sizes: dict[str, int], seed: int) ->
     train, init, first = _graphs(step, scope, sizes, _batch(data, "train"), seed, training=True)
     evaluate, _, second = _graphs(step, scope, sizes, _batch(data, "test"), seed, training=False)
     for size in dict.fromkeys(x for x in (first, second) if x is not None):
-        warn(size.note, stacklevel=3)
+        warn(size.note)
     return Module(
         step.name.id, train, evaluate, init, data, duration, file.strategies, seed,
         batch=second.size if second else 0,

@@ -4,9 +4,9 @@
 tree without leaves. Anything else that is not a container is a leaf.
 
 A dataclass with `__call__` is a layer, and so is an instance of a class that derives from one: all
-its attributes are its parts. Inside of it, Python's numbers, strings and functions are settings, not
-leaves; anywhere, so is a field declared with `field(metadata={"static": True})`. A layer that is in
-a tree twice is one layer: its leaves are named by the first place.
+its attributes are its parts. Inside of it, Python's numbers, strings and functions are settings,
+not leaves; anywhere, so is a field declared with `field(metadata={"static": True})`. A layer that
+is in a tree twice is one layer: its leaves are named by the first place.
 """
 
 from __future__ import annotations

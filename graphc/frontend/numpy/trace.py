@@ -50,7 +50,6 @@ from graphc.frontend.numpy.batch_size import (
 from graphc.frontend.numpy.copied_trees import as_copy
 from graphc.frontend.numpy.declare import objectives
 from graphc.frontend.numpy.leaves import listed
-from graphc.frontend.numpy.notes import warn_of
 from graphc.frontend.numpy.optimizer_argument import check_optimizer
 from graphc.frontend.numpy.other_leaves import other_leaves
 from graphc.frontend.numpy.python_errors import explained
@@ -67,6 +66,7 @@ from graphc.support.caller import user_span
 from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError, Span
 from graphc.support.random import checked_seed
+from graphc.support.warn import warn
 
 if TYPE_CHECKING:
     from graphc.ir.op import Array
@@ -84,7 +84,7 @@ class TracedStep:
             The graph then holds for this batch size only, and its inputs have no run-time dim.
     asked:  whether something in the function depends on the mode
     needs:  the place of the first node that needs the whole batch, if there is one
-    notes:  what the user should know, as errors that `warn_of` makes warnings
+    notes:  what the user should know, as errors that become warnings
     size:   the number of examples of the example batch; 0 if no leaf has a batch dim
     result: the form of the tree that a forward-only function returns
     """
@@ -160,7 +160,8 @@ class TracedStep:
 def trace(function: Callable[..., Any], params: Any, batch: Any, **options: Any) -> Graph:
     """The graph of a NumPy function; `record` says more, and takes the same options."""
     traced = record(function, params, batch, **options)
-    warn_of(traced.notes)
+    for note in traced.notes:
+        warn(note)
     return traced.graph
 
 

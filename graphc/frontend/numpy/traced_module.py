@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from graphc.frontend.module import Module
-from graphc.frontend.numpy.notes import warn_of
 from graphc.frontend.numpy.trace import TracedStep, record
 from graphc.support.caller import user_span
 from graphc.support.errors import GraphcError
 from graphc.support.random import checked_seed
+from graphc.support.warn import warn
 
 
 def traced_module(
@@ -26,7 +26,8 @@ def traced_module(
     evaluate = train.evaluation
     if evaluate is None:
         evaluate = record(loss_fn, params, example_batch, **{**options, "training": False}).graph
-    warn_of(train.notes)
+    for note in train.notes:
+        warn(note)
     graph = train.graph if train.graph.objectives else evaluate
     module = Module(
         graph.name, graph, evaluate, train.first, seed=checked_seed(options.get("seed", 0)),

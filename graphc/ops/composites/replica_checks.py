@@ -8,8 +8,9 @@ from graphc.ir.builder import Builder, Value
 from graphc.ir.graph import Node
 from graphc.ops.binary import Maximum, Minimum
 from graphc.ops.replicas import OwnSize
-from graphc.support.errors import GraphcError, Span, warn
+from graphc.support.errors import GraphcError, Span
 from graphc.support.reachable import reachable
+from graphc.support.warn import warn
 
 
 def warn_of_means(f: Builder, value: Value, what: str, help: str) -> None:
@@ -32,7 +33,7 @@ def warn_of_clip(f: Builder, value: Value) -> None:
 def _warn(f: Builder, code: str, text: str, help: str, at: Span | None = None) -> None:
     labels = ((at, "clipped here"),) if at and at != f.origin else ()
     note = GraphcError(code, text, span=f.origin, labels=labels, help=help)
-    warn(note, stacklevel=2)
+    warn(note)
 
 
 def _entrywise(f: Builder, value: Value) -> Iterator[Node]:

@@ -13,7 +13,8 @@ from graphc.ops.optimizers.hyper import attached
 from graphc.ops.sparse import Gradient, Rows, sparse_reads
 from graphc.passes.base import Pass, register_pass
 from graphc.passes.differentiation.gradient_orders import mark_orders
-from graphc.support.errors import GraphcError, warn
+from graphc.support.errors import GraphcError
+from graphc.support.warn import warn
 
 
 @register_pass
@@ -160,7 +161,7 @@ def _warn_of_average(objective: Objective) -> None:
         span=objective.origin,
         help="without `reduction fanin_mean` they are added",
     )
-    warn(note, stacklevel=3)
+    warn(note)
 
 
 def _slots(f: Builder, variable: Variable, objective: Objective) -> dict[str, Value]:
@@ -204,7 +205,7 @@ def _report_unused(
         if number == MANY and len(unused) > MANY:
             message += f"; nor do {len(unused) - MANY:,} others"
         note = GraphcError("G0303", message, span=graph.variables[v].origin)
-        warn(note, stacklevel=2)
+        warn(note)
 
 
 MANY = 5  # parameters that are named one by one

@@ -14,8 +14,9 @@ from graphc.ir.orders import REDUCTIONS
 from graphc.ir.types import TensorType
 from graphc.ir.varying import leaves, varying_nodes
 from graphc.support.dataclass import dataclass
-from graphc.support.errors import GraphcError, warn
+from graphc.support.errors import GraphcError
 from graphc.support.reachable import reachable
+from graphc.support.warn import warn
 
 Growths = Mapping[str, Growth]
 
@@ -34,7 +35,7 @@ def check_losses(graph: Graph) -> None:
         _check_reduction(graph, objective, growth, by_replica)
         scaled = _scaled(graph, objective, by_replica)
         for warning in (*_complaints(graph, objective, growth), *scaled):
-            warn(warning, stacklevel=3)
+            warn(warning)
 
 
 # -- what is wrong with it ------------------------------------------------------------------------

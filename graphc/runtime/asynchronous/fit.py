@@ -37,7 +37,8 @@ from graphc.runtime.data.dataset import Position
 from graphc.runtime.results import Metrics, plains
 from graphc.runtime.transports.processes import Processes
 from graphc.support.dataclass import dataclass
-from graphc.support.errors import GraphcError, warn
+from graphc.support.errors import GraphcError
+from graphc.support.warn import warn
 
 FEW = 10  # updates of each worker
 
@@ -250,4 +251,4 @@ def warn_of_few(plan: Plan, steps: int) -> None:
     if how is not None and steps < FEW * how.workers:
         text = f"{steps} updates for {how.workers} workers: each makes about {steps // how.workers}"
         help = "use smaller batches, more epochs, or fewer workers"
-        warn(GraphcError("G0477", text, help=help), stacklevel=3)
+        warn(GraphcError("G0477", text, help=help))

@@ -18,7 +18,8 @@ from graphc.runtime.checkpoints.checkpoint import dtype_words
 from graphc.runtime.checkpoints.tensor_files import TensorInFile, Value
 from graphc.runtime.checkpoints.weights import few
 from graphc.support.dataclass import dataclass
-from graphc.support.errors import GraphcError, warn
+from graphc.support.errors import GraphcError
+from graphc.support.warn import warn
 
 Array: TypeAlias = NDArray[Any]
 
@@ -123,7 +124,6 @@ def note_conversions(
     warn(
         GraphcError("G0546", f"weights of {path} are converted from {said}", help=help),
         "note",
-        stacklevel=3,
     )
 
 

@@ -12,7 +12,8 @@ from itertools import pairwise
 from typing import Any, TypeAlias
 
 from graphc.support.dataclass import dataclass
-from graphc.support.errors import GraphcError, warn
+from graphc.support.errors import GraphcError
+from graphc.support.warn import warn
 
 
 @dataclass(frozen=True)
@@ -112,11 +113,10 @@ def warn_of_change(path: object, before: KernelHistoryPart, now: KernelHistoryPa
         warn(
             GraphcError("G0528", text, help="the run continues; its own checkpoints will say so"),
             "note",
-            stacklevel=3,
         )
         return
     for text in _of_grid(before, now):
-        warn(GraphcError("G0529", f"{text} since {path} was written", help=later), stacklevel=3)
+        warn(GraphcError("G0529", f"{text} since {path} was written", help=later))
     if kernels := ", ".join(_of_kernels(before, now)):
         text = f"the kernels differ from those that computed {path}: {kernels}"
-        warn(GraphcError("G0527", text, help=later), stacklevel=3)
+        warn(GraphcError("G0527", text, help=later))

@@ -29,8 +29,9 @@ from graphc.runtime.checkpoints.sharded import Savable, portion_of
 from graphc.runtime.machine.interrupts import Uninterrupted
 from graphc.support.calls import explain_classes
 from graphc.support.dataclass import dataclass
-from graphc.support.errors import GraphcError, warn
+from graphc.support.errors import GraphcError
 from graphc.support.files import writing
+from graphc.support.warn import warn
 
 PATIENCE = 1.0  # seconds that a training waits for checkpoints before it says so
 
@@ -229,7 +230,6 @@ class Saver:
             text = f"no checkpoint of step {write.steps}: {self.failure.message}"
             warn(
                 GraphcError("G0542", text, help="the training goes on; older checkpoints stay"),
-                stacklevel=3,
             )
         return time.monotonic() - start
 
@@ -266,7 +266,6 @@ class Saver:
             warn(
                 GraphcError("G0544", text, help="the training waits for it; write fewer of them"),
                 "note",
-                stacklevel=3,
             )
 
 

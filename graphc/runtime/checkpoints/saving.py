@@ -46,7 +46,8 @@ from graphc.runtime.data.dataset import Position
 from graphc.runtime.synchronous.engine import run_once
 from graphc.runtime.transports.processes import ALONE, Processes
 from graphc.support.dataclass import dataclass
-from graphc.support.errors import GraphcError, warn
+from graphc.support.errors import GraphcError
+from graphc.support.warn import warn
 
 Array = NDArray[Any]
 SHOWN = 20  # names in a message
@@ -261,7 +262,6 @@ def fitting(
         warn(
             GraphcError("G0531", text, help="the others start as the program says"),
             "note",
-            stacklevel=3,
         )
     note_conversions(path, fit, dtypes, rounded)
     return {n: in_dtype(a, dtypes[n]) for n, a in fit.items()}
@@ -299,7 +299,6 @@ def warn_of_seed(path: str | Path, before: int, plan: Plan) -> None:
         )
         warn(
             GraphcError("G0530", text, help=f"compile with seed {before} to keep the same bits"),
-            stacklevel=3,
         )
 
 
@@ -309,7 +308,7 @@ def of_same_size(ahead: Ahead, size: int) -> Ahead:
         count = len(ahead.after)
         text = f"{count} batches of {ahead.size} examples were used before earlier ones"
         help = f"batches of {size} use their examples again; go on with {ahead.size}"
-        warn(GraphcError("G0533", text, help=help), stacklevel=3)
+        warn(GraphcError("G0533", text, help=help))
         return Ahead(size)
     return Ahead(size, ahead.after)
 
@@ -321,7 +320,7 @@ def warn_of_order(before: str, now: str) -> None:
         help = (
             "some of its examples are read twice, and others not at all; the next epoch is complete"
         )
-        warn(GraphcError("G0532", text, help=help), stacklevel=3)
+        warn(GraphcError("G0532", text, help=help))
 
 
 # -- the values of a plan's variables --------------------------------------------------------------

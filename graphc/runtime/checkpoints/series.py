@@ -13,8 +13,9 @@ from graphc.runtime.checkpoints.checkpoint import Checkpoint
 from graphc.runtime.checkpoints.folder import read_folder, read_manifest, remove_folder
 from graphc.runtime.checkpoints.manifest import MANIFEST, Manifest
 from graphc.runtime.transports.processes import ALONE, Processes
-from graphc.support.errors import GraphcError, warn
+from graphc.support.errors import GraphcError
 from graphc.support.files import reason_of
+from graphc.support.warn import warn
 
 NAME = re.compile(r"step-(\d{8,18})(?:\.\d{1,9})?")  # what checkpoints are called
 
@@ -93,7 +94,7 @@ def read_newest(folder: Path, processes: Processes = ALONE) -> tuple[Path, Check
             continue
         for other, why in bad:
             text = f"{other} is passed over: {why.message}"
-            warn(GraphcError("G0541", text, help=f"the training resumes from {path}"), stacklevel=3)
+            warn(GraphcError("G0541", text, help=f"the training resumes from {path}"))
         return path, *made
     reasons = "; ".join(why.message for _, why in bad)
     if reasons:

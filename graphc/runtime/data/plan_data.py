@@ -9,7 +9,8 @@ from graphc.lowering.program.program import Program
 from graphc.plan.plan import SYNC, WORKER, Plan
 from graphc.runtime.data.dataset import examples_of
 from graphc.runtime.data.sharding import Sharding
-from graphc.support.errors import GraphcError, warn
+from graphc.support.errors import GraphcError
+from graphc.support.warn import warn
 
 
 def programs_used(plan: Plan) -> list[str] | None:
@@ -89,4 +90,4 @@ def warn_of_proportion(plan: Plan, examples: int, batch: int) -> None:
         help=f"a smaller batch makes more updates; fewer than {FEWEST_UPDATES} an epoch, or a "
         f"batch over {LARGEST_PART:.0%} of the data, seldom train well",
     )
-    warn(warning, stacklevel=3)
+    warn(warning)

@@ -19,7 +19,8 @@ from graphc.runtime.checkpoints.tensor_files import Value, bytes_of, dense
 from graphc.runtime.machine.launchers import check_processes
 from graphc.runtime.transports.processes import Processes
 from graphc.runtime.transports.transport import Transport
-from graphc.support.errors import GraphcError, warn
+from graphc.support.errors import GraphcError
+from graphc.support.warn import warn
 
 Array = NDArray[Any]
 BUCKET = 1 << 20  # bytes: as large as over a slow link (graphc.passes.partitioning.bucket)
@@ -98,7 +99,7 @@ def warn_of_links(processes: Processes, mesh: Mesh, strategy: str) -> None:
                 help='such as multi_worker_mirrored(hosts, local), or link="network": the result '
                 "is the same, and less is sent from host to host",
             )
-            warn(note, stacklevel=3)
+            warn(note)
 
 
 def check_same_command(processes: Processes, words: Mapping[str, str]) -> None:
