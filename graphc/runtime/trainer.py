@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from graphc.ir.aggregation import DIFFER
 from graphc.ir.placement import Mesh
 from graphc.plan.custom_ops import check_custom_ops
-from graphc.plan.plan import SYNC, Plan
+from graphc.plan.plan import Plan
 from graphc.runtime.asynchronous.drivers import DriverPlugin
 from graphc.runtime.asynchronous.engine import AsynchronousEngine, Observed
 from graphc.runtime.backends import plugins
-from graphc.runtime.backends.backend import Backend, FastPath
+from graphc.runtime.backends.backend import Backend
 from graphc.runtime.checkpoints.fingerprint import kernel_fingerprint, values_sha256
 from graphc.runtime.checkpoints.kernel_history import (
     KernelHistory,
@@ -44,7 +44,7 @@ from graphc.runtime.data.sharding import Sharding
 from graphc.runtime.engines import engine_for
 from graphc.runtime.evaluation import evaluate, predict
 from graphc.runtime.hypers import Hypers
-from graphc.runtime.machine.interrupts import Uninterrupted
+from graphc.runtime.independent_replicas import IndependentReplicas
 from graphc.runtime.machine.jobs import (
     check_alike,
     check_same_checkpoint,
@@ -58,14 +58,12 @@ from graphc.runtime.profiling.record import STEPS, profile_steps
 from graphc.runtime.results import Metrics, agreed, numbers, plains
 from graphc.runtime.supervision.reporter import REPORTER
 from graphc.runtime.synchronous.device_lock import DeviceLock
-from graphc.runtime.synchronous.engine import Engine
 from graphc.runtime.training.epochs import Batches, DatasetEpochs
 from graphc.runtime.training.fit import Caller, FitArguments, fit_batches, fit_epochs
 from graphc.runtime.training.history import FitHistory
 from graphc.runtime.transports.transport import Transport
 
 Array = NDArray[Any]
-Variables = dict[str, Array]
 
 
 class Trainer:
@@ -116,9 +114,7 @@ class Trainer:
         self.hyper = Hypers(plan, self.engine)
         first = first_values(plan) | dict(values or {})
         self._load(with_outer(plan, first, values))
-        self._local_steps = 0  # steps since replicas that step alone met
-        self._before_end: tuple[Variables, Variables, int] | None = None  # see `end`
-        self._meeting: FastPath | None = None  # that of the program in which replicas meet
+        self._replicas = IndependentReplicas(plan, self.engine)
         self.kernel_history: KernelHistory = (self._part(0),)
         self.resumed = ("", 0)  # `Saved.run` of the checkpoint that was resumed
         self.fast_path: Callable[[Any], Metrics | None] | None = None  # see `FastPath`
@@ -149,15 +145,10 @@ class Trainer:
             return self._step(batch)
 
     def _step(self, batch: Batch | Iterator[Batch]) -> Metrics:
-        every, before = self.plan.meta.get("every") or 0, self.steps
-        REPORTER.step(before + 1)
-        self._reopen()
-        self._meet_after(every)  # where Ctrl-C came between the last step and its meeting
-        try:
+        REPORTER.step(self.steps + 1)
+        self._replicas.reopen()
+        with self._replicas.stepping(lambda: self.steps):
             metrics = plains(self.engine.step(batch, "train"))
-        finally:  # Ctrl-C is raised behind a step that was made
-            self._local_steps += (self.steps - before) * bool(every)
-        self._meet_after(every)
         if self.fast_path is None:
             self._shorten(batch, metrics)
         return agreed(metrics)
@@ -167,66 +158,17 @@ class Trainer:
         checked = any(name.startswith(DIFFER) for name in metrics)
         if isinstance(batch, dict) and not checked:
             fast_path = self.engine.fast_path("train", tuple(batch))
-            every = self.plan.meta.get("every") or 0
-            step = fast_path.step if fast_path else lambda batch: None
-            self.fast_path = self._apart(fast_path, every) if fast_path and every else step
-
-    def _apart(self, fast_path: FastPath, every: int) -> Callable[[Any], Metrics | None]:
-        """The fast path of replicas that step independently, and meet after each `every` steps."""
-        self._meeting = self.engine.fast_path(SYNC, ())
-
-        def step(batch: Any) -> Metrics | None:
-            due = self._before_end is not None or self._local_steps >= every
-            if due or self._stepping.lock.locked():
-                return None  # after Ctrl-C, or in two threads: see the normal path
-            with self._stepping.lock:
-                before = fast_path.done
-                try:
-                    metrics = fast_path.step(batch)
-                finally:  # Ctrl-C is raised behind a step that was made
-                    self._local_steps += fast_path.done - before
-                self._meet_after(every)
-            return metrics
-
-        return step
+            self.fast_path = fast_path.step if fast_path else lambda batch: None
+            if fast_path is not None and self._replicas.every:
+                self.fast_path = self._replicas.fast(fast_path, self._stepping)
 
     def meet(self) -> None:
         """Synchronize independent replicas now; nothing if there are none, or they just were."""
-        self._before_end = None
-        self._meet()
-
-    def _meet(self) -> None:
-        if self._local_steps:
-            before = self.engine.finished[SYNC]
-            try:
-                if self._meeting is None or self._meeting.step({}) is None:
-                    self.engine.step({}, SYNC)
-            finally:
-                self._local_steps *= self.engine.finished[SYNC] == before
+        self._replicas.meet()
 
     def end(self) -> None:
-        """Synchronize replicas, so that there is one value of each variable. A later step, also in
-        a resumed run, continues from the values before that: the result does not depend on how a
-        training is divided."""
-        if self._local_steps:
-            copies = self._own()
-            assert isinstance(self.engine, Engine)
-            rest = self.engine.variables(self.plan.variables.keys() - copies.keys() - {*self.hyper})
-            with Uninterrupted():
-                self._before_end = copies, rest, self._local_steps
-                self._meet()
-
-    def _reopen(self) -> None:
-        """Undo the synchronization at the end of a run."""
-        if self._before_end is not None:
-            copies, rest, local_steps = self._before_end
-            self.engine.load_variables(rest | copies, partly=True)  # hyperparameters are as set
-            self._local_steps, self._before_end = local_steps, None
-
-    def _meet_after(self, steps: int) -> None:
-        """Synchronize replicas that have made this many local steps."""
-        if steps and self._local_steps >= steps:
-            self._meet()
+        """Synchronize independent replicas at the end of a run; see `IndependentReplicas.end`."""
+        self._replicas.end(without=self.hyper)
 
     def evaluate(self, batches: Iterable[Batch]) -> Metrics:
         """The loss and the reports over all batches, each example counted once.
@@ -325,7 +267,7 @@ class Trainer:
     def load(self, values: Mapping[str, Value]) -> None:
         """Overwrite variables. Raises G0510 for unknown names and wrong shapes."""
         self._load(with_outer(self.plan, dict(values), values), partly=True)
-        self._before_end = None
+        self._replicas.before_end = None
 
     def save(self, path: str | Path) -> None:
         """Write a checkpoint (.safetensors): all variables, and what else `resume` needs.
@@ -342,17 +284,18 @@ class Trainer:
 
         apart: without the variables, unless replicas have met for the end of a run
         """
-        apart = apart and self._before_end is None
-        values = {} if apart else self.variables()
-        copies, before, local_steps = {} if apart else self._own(), {}, self._local_steps
-        if self._before_end is not None:
-            copies, every, local_steps = self._before_end
-            before = {n: a for n, a in every.items() if a.tobytes() != values[n].tobytes()}
+        replicas, before = self._replicas, {}
+        end, steps = replicas.before_end, replicas.steps
+        apart = apart and end is None
+        values, copies = ({}, {}) if apart else (self.variables(), replicas.copies())
+        if end is not None:
+            copies, steps = end.copies, end.steps
+            before = {n: a for n, a in end.rest.items() if a.tobytes() != values[n].tobytes()}
         outer = tuple(n for n, v in self.plan.variables.items() if v.kind == "outer")
         seed = self.plan.meta.get("seed", 0)
         at = self.steps, self.position, self.kernel_history, seed, self.order
         return Saved(
-            values, *at, copies, before, local_steps, outer, ahead=self.ahead, hyper=(*self.hyper,)
+            values, *at, copies, before, steps, outer, ahead=self.ahead, hyper=(*self.hyper,)
         )  # fmt: skip
 
     def resume(self, path: str | Path) -> None:
@@ -371,7 +314,7 @@ class Trainer:
         check_same_checkpoint(self.processes, path, saved.checksum)
         values, local_steps = taken_up(path, saved, self.plan, self._mesh)
         self.engine.load_variables(values)
-        self._local_steps, self._before_end = local_steps, None
+        self._replicas.steps, self._replicas.before_end = local_steps, None
         self.engine.resume_at("train", saved.steps)
         self.position, self.order, self._begun = saved.position, saved.order, saved.order
         self.ahead, self._resumes_epoch = saved.ahead, saved.position.example > 0
@@ -394,10 +337,6 @@ class Trainer:
     def _mesh(self) -> Mesh | None:
         """The mesh, if replicas may have copies of their own."""
         return None if isinstance(self.engine, AsynchronousEngine) else self.engine.mesh
-
-    def _own(self) -> dict[str, Array]:
-        """The replicas' own copies."""
-        return {} if isinstance(self.engine, AsynchronousEngine) else self.engine.copies()
 
     def _part(self, start: int) -> KernelHistoryPart:
         """The steps that this trainer makes."""
