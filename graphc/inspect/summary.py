@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import prod
-from xml.sax.saxutils import escape
 
 from graphc.lowering.program.instructions import Buffer
 from graphc.plan.plan import Plan
@@ -53,6 +52,8 @@ class Summary:
     __repr__ = __str__  # so that it shows itself where it is typed
 
     def _repr_html_(self) -> str:
+        from xml.sax.saxutils import escape  # imports all of HTTP
+
         head = "".join(f"<th>{escape(x)}</th>" for x in HEAD)
         rows = "".join(
             f"<tr>{''.join(f'<td>{escape(x)}</td>' for x in row.cells)}</tr>" for row in self.rows

@@ -22,7 +22,6 @@ from graphc.runtime.checkpoints.checkpoint import Checkpoint, read_checkpoint
 from graphc.runtime.checkpoints.folder import read_folder
 from graphc.runtime.checkpoints.series import is_checkpoint, read_newest
 from graphc.runtime.checkpoints.tensor_files import TensorInFile, Value, header_of, write_tensors
-from graphc.runtime.checkpoints.torch_files import torch_tensors
 from graphc.runtime.transports.processes import ALONE, Processes
 from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
@@ -79,6 +78,8 @@ def _read(path: Path, processes: Processes) -> Checkpoint:
     if path.name.endswith(".index.json"):
         return Checkpoint(_indexed(path, processes), {})
     if path.suffix in TORCH:
+        from graphc.runtime.checkpoints.torch_files import torch_tensors  # for these alone
+
         return Checkpoint(torch_tensors(path), {})
     if not os.path.isdir(path):
         return read_checkpoint(path, foreign=True, processes=processes)

@@ -8,8 +8,9 @@ from dataclasses import asdict, field
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from statistics import median
 from typing import Any
+
+import numpy as np
 
 from graphc.runtime.profiling.costs import Cost
 from graphc.runtime.profiling.limits import MachineLimits
@@ -179,7 +180,7 @@ class Profile:
                 "threads": self.threads,
                 "step_seconds": self.seconds,
                 "step_seconds_each": times,
-                "median_seconds": median(times),
+                "median_seconds": float(np.median(times)),
                 "limits": self.limits.as_json() if self.limits is not None else None,
             }
             | {by: [asdict(row) for row in self.rows(by)] for by in BY}
