@@ -121,20 +121,27 @@ def _signatures_text(s: Subject, node: Node) -> str:
 
 def parts_match(s: Subject) -> Iterator[Complaint]:
     """What a letter of an op's rule leads is split at the same entries, in operands and result."""
+    mesh = s.graph.mesh
     for node, _, _ in s.computed:
         if node.op.replicas:
             continue  # what each replica has is not cut, but its own
-        rule = parse_rule(s.rule(node))
-        cuts: dict[str, set[tuple[Fraction, ...]]] = {}
-        for dims, t in zip(rule_tensors(rule), (*s.operand_types(node), node.tensor), strict=True):
-            for i, dim in enumerate(dims):
-                if t.placement.splits(i) and dim.letters:
-                    cuts.setdefault(dim.letters[0], set()).add(_cut(t, i, dim, s.graph.mesh))
-        if any(len(parts) > 1 for parts in cuts.values()):
+        if not _cut_alike(s.rule(node), (*s.operand_types(node), node.tensor), mesh):
             message = f"the parts of {shown(node.name)} = {node.op.name} are cut at other entries"
             message += " than those of its operands"
             help = "the mesh must divide the dim evenly, or all must count it in the same units"
             yield Complaint(node.name, message, help)
+
+
+@lru_cache(maxsize=16384)
+def _cut_alike(rule: str, types: tuple[TensorType, ...], mesh: Mesh) -> bool:
+    """Whether the dims that one letter leads are cut at the same entries. Cached, as most nodes
+    are as in the graph before."""
+    cuts: dict[str, set[tuple[Fraction, ...]]] = {}
+    for dims, t in zip(rule_tensors(parse_rule(rule)), types, strict=True):
+        for i, dim in enumerate(dims):
+            if t.placement.splits(i) and dim.letters:
+                cuts.setdefault(dim.letters[0], set()).add(_cut(t, i, dim, mesh))
+    return all(len(parts) == 1 for parts in cuts.values())
 
 
 def rule_tensors(rule: DimsRule) -> tuple[tuple[Dim, ...], ...]:
