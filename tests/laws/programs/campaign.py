@@ -8,6 +8,7 @@ With a log, what is in it is not tried again: a run that was stopped goes on.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -214,4 +215,7 @@ def worker() -> None:
         signal.alarm(SECONDS)
         print(seed, file=output, flush=True)
         print(json.dumps(asdict(tried(seed, strategies))), file=output, flush=True)
+        if seed == seeds[0]:  # all modules are there: no collection of garbage walks them again
+            gc.collect()
+            gc.freeze()
     signal.alarm(0)
