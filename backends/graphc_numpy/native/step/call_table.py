@@ -61,12 +61,14 @@ def last_meeting(number: int = 0) -> list[int]:
     return words + [0] * (pointers_at()[0] - len(words))
 
 
-def table(module: ir.Module, name: str, words: Sequence[int]) -> ir.GlobalVariable:
-    """The words as a constant of a module."""
+def table(
+    module: ir.Module, name: str, words: Sequence[int], linkage: str = "internal"
+) -> ir.GlobalVariable:
+    """The words as a constant of a module. linkage: "" for one that can be found by its name"""
     data = bytearray(array("q", words).tobytes())
     constant = ir.GlobalVariable(module, ir.ArrayType(I8, len(data)), name)
     constant.initializer = ir.Constant(constant.value_type, data)
-    constant.linkage, constant.global_constant, constant.align = "internal", True, 8
+    constant.linkage, constant.global_constant, constant.align = linkage, True, 8
     constant.type = POINTER
     return constant
 

@@ -74,6 +74,7 @@ __all__ = [
 ]  # words of a frame  # fmt: skip
 LINE = 64  # bytes of a cache line
 HEAVY = 8 * GRAIN
+SIZES = "sizes"  # the scratch memory of each region, so that an object from the disk says it itself
 ENDED, GONE = -1, -2  # results of a part: the region is over; something has failed
 
 
@@ -140,16 +141,15 @@ def compile_regions(
         scratch = [_scratch(natives, printers) for natives in regions]
         for i, (natives, dealt, size) in enumerate(zip(regions, lines, scratch, strict=True)):
             step.region(i, natives, dealt, size)
-        _print_sizes(step.module, scratch)
+        table(step.module, SIZES, scratch, linkage="")
         if machine.target().checked:
             addresses.print_noted(step.module)
         return step.finish()
 
     description = _description(regions, grain, reached) + "\nrecorded" * recorded
     noted = (addresses.NAME,) if machine.target().checked else ()
-    symbols = machine.load(description, make, (*sum(names, ()), "sizes", *noted))
-    sizes = (ctypes.c_int64 * len(names))()
-    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(symbols["sizes"])(ctypes.addressof(sizes))
+    symbols = machine.load(description, make, (*sum(names, ()), SIZES, *noted))
+    sizes = (ctypes.c_int64 * len(names)).from_address(symbols[SIZES])
     native_regions = [
         _compiled(symbols, functions, dealt, size)
         for functions, dealt, size in zip(names, lines, sizes, strict=True)
@@ -199,16 +199,6 @@ def _compiled(
     work = [x.call.kernel.work for x in every]
     heavy = sum(n for n in work if n >= HEAVY)
     return NativeRegion(address, single_threaded, part, scratch, shared, across, sum(work), heavy)
-
-
-def _print_sizes(module: ir.Module, sizes: Sequence[int]) -> None:
-    """`void sizes(ptr out)`: the scratch memory of each region, so that an object from the disk
-    says it itself."""
-    function = ir.Function(module, ir.FunctionType(VOID, [POINTER]), "sizes")
-    b = ir.IRBuilder(function.append_basic_block("entry"))
-    for i, size in enumerate(sizes):
-        b.store(index(size), b.gep(function.args[0], [index(i)], source_etype=INT64), align=8)
-    b.ret_void()
 
 
 def kernel_printers() -> Printers:
