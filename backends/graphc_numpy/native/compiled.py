@@ -118,13 +118,16 @@ class _Lowered:
     lowered: Lowered
     parts: tuple[tuple[Instruction | int, ...], ...]
     regions: list[list[Native]]
+    devices: int
     recorded: bool = False
 
     def printed(self) -> records.LoadedRecord:
         """The program with its machine code."""
         lowered, regions = self.lowered, self.regions
         checked = frozenset(i for i, lines in enumerate(regions) if any(map(_has_checks, lines)))
-        code = compile_regions(regions, memories=lowered.memories, recorded=self.recorded)
+        code = compile_regions(
+            regions, memories=lowered.memories, recorded=self.recorded, devices=self.devices
+        )
         homes = homes_of(regions)
         limits = limits_of(lowered)
         return records.LoadedRecord(lowered, self.parts, homes, code, checked, limits)
@@ -147,7 +150,7 @@ def _lowered(
         straight = (*parts[:-1:2], parts[-1])
         for k in (x for part in straight for x in part if isinstance(x, int)):
             regions[k] = [replace(x, joint=is_one_device(x.home, program.mesh)) for x in regions[k]]
-    return _Lowered(lowered, parts, regions, recorded)
+    return _Lowered(lowered, parts, regions, program.mesh.devices, recorded)
 
 
 def _has_checks(native: Native) -> bool:

@@ -15,7 +15,7 @@ from graphc.lowering.program import record_cache
 from graphc.lowering.program.program import Instruction, Kernel, Program
 from graphc.support.dataclass import dataclass
 from graphc_numpy.native import machine
-from graphc_numpy.native.step.regions import NativeRegion, NativeRegions, names_of
+from graphc_numpy.native.step.regions import NativeRegion, NativeRegions, addresses_of, names_of
 
 Part = tuple[Instruction | int, ...]
 
@@ -91,7 +91,7 @@ def read(key: str, program: Program) -> LoadedRecord | None:
 
 
 def _found(record: Record, program: Program) -> LoadedRecord | None:
-    names = names_of(len(record.regions))
+    names = names_of(len(record.regions), program.mesh.devices)
     symbols = machine.load_cached(record.code, sum(names, ()))
     if symbols is None:
         return None
@@ -99,10 +99,8 @@ def _found(record: Record, program: Program) -> LoadedRecord | None:
     checks = tuple(x for x in (every[i] for i in record.checks) if isinstance(x, Kernel))
     pointer_of = {b: Pointer(memory, offset) for b, memory, offset in record.pointer_of}
     pairs = zip(names, record.regions, strict=True)
-    regions = [
-        NativeRegion(symbols[n], symbols[single_threaded], symbols[part], *x)
-        for (n, single_threaded, part), x in pairs
-    ]
+    fields = ((*addresses_of(symbols, n), *x) for n, x in pairs)
+    regions = [NativeRegion(*x) for x in fields]
     return LoadedRecord(
         Lowered(
             record.memories,

@@ -92,7 +92,8 @@ class NativeRegion:
     """A compiled region. scratch: bytes per thread; shared: more than one thread has work.
 
     single_threaded: of `void f(ptr frame)`, for one thread: each argument more takes ctypes as long
-    as a small kernel takes. part: of what it does between two meetings of all devices
+    as a small kernel takes. part: of what it does between two meetings of all devices, 0 for a
+    device that is alone
     across: devices meet in it; they do so at its end, too
     work, heavy: of all calls, and of those that are worth many threads
     """
@@ -125,19 +126,20 @@ class NativeRegions:
 
 def compile_regions(
     regions: Sequence[Sequence[Native]], printers: Printers | None = None, grain: int = GRAIN,
-    memories: Sequence[Memory] = (), recorded: bool = False,
+    memories: Sequence[Memory] = (), recorded: bool = False, devices: int = 2,
 ) -> NativeRegions:  # fmt: skip
     """Machine code of every region, in one object, with each distinct kernel once.
 
     recorded: threads note when they do what (`step/recorded_calls.py`)
+    devices: of the program; one alone meets no other, so its regions have no parts
     """
     printers = printers or kernel_printers()
     reached = reached_by_others(memories)
     lines = [shared(natives, grain, reached) for natives in regions]
-    names, homes = names_of(len(regions)), homes_of(regions)
+    names, homes = names_of(len(regions), devices), homes_of(regions)
 
     def make() -> ir.Module:
-        step = _ModuleWriter(printers, homes, _bounds_of(memories), recorded)
+        step = _ModuleWriter(printers, homes, _bounds_of(memories), recorded, devices > 1)
         scratch = [_scratch(natives, printers) for natives in regions]
         for i, (natives, dealt, size) in enumerate(zip(regions, lines, scratch, strict=True)):
             step.region(i, natives, dealt, size)
@@ -147,6 +149,7 @@ def compile_regions(
         return step.finish()
 
     description = _description(regions, grain, reached) + "\nrecorded" * recorded
+    description += "\nalone" * (devices == 1)
     noted = (addresses.NAME,) if machine.target().checked else ()
     symbols = machine.load(description, make, (*sum(names, ()), SIZES, *noted))
     sizes = (ctypes.c_int64 * len(names)).from_address(symbols[SIZES])
@@ -180,9 +183,17 @@ def _bounds_of(memories: Sequence[Memory]) -> dict[int, int]:
     }
 
 
-def names_of(regions: int) -> list[tuple[str, str, str]]:
-    """What the functions of each are called: for any number of threads, for one, and of a part."""
-    return [(f"region{i}", f"single{i}", f"part{i}") for i in range(regions)]
+def names_of(regions: int, devices: int) -> list[tuple[str, ...]]:
+    """What the functions of each are called: for any number of threads, for one, and of a part
+    where there are several devices."""
+    kinds = ("region", "single", "part") if devices > 1 else ("region", "single")
+    return [tuple(f"{kind}{i}" for kind in kinds) for i in range(regions)]
+
+
+def addresses_of(symbols: machine.Symbols, names: Sequence[str]) -> tuple[int, int, int]:
+    """The addresses of a region's functions; 0 for a part where there is none."""
+    address, single_threaded, *part = (symbols[n] for n in names)
+    return address, single_threaded, sum(part)
 
 
 def _are_across(lines: list[list[Shared]]) -> bool:
@@ -193,12 +204,12 @@ def _compiled(
     symbols: machine.Symbols, names: Sequence[str], lines: list[list[Shared]], scratch: int
 ) -> NativeRegion:
     """What is known of a region."""
-    address, single_threaded, part = (symbols[n] for n in names)
     every = [x for line in lines for x in line]
     shared, across = any(x.all_threads for x in every), _are_across(lines)
     work = [x.call.kernel.work for x in every]
     heavy = sum(n for n in work if n >= HEAVY)
-    return NativeRegion(address, single_threaded, part, scratch, shared, across, sum(work), heavy)
+    addresses = addresses_of(symbols, names)
+    return NativeRegion(*addresses, scratch, shared, across, sum(work), heavy)
 
 
 def kernel_printers() -> Printers:
@@ -272,6 +283,7 @@ class _ModuleWriter:
     homes: Sequence[Home] = ((),)
     bounds: Mapping[int, int] = field(default_factory=dict)
     recorded: bool = False
+    parted: bool = True  # whether there are devices to meet
     module: ir.Module = field(default_factory=lambda: ir.Module("step"))
     numbers: dict[LoopKernel, int] = field(default_factory=dict)
     count: int = 0  # calls so far
@@ -297,7 +309,8 @@ class _ModuleWriter:
         _count(b, frame, thread, number)
         b.ret_void()
         self.single_threaded(number, function)
-        self.part(number, calls, len(words), scratch, most)
+        if self.parted:
+            self.part(number, calls, len(words), scratch, most)
 
     @cached_property
     def run_kernel(self) -> ir.Function:
