@@ -11,6 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,11 @@ class Results:
     outputs: Arrays
     gradients: Arrays
 
+    @cached_property
+    def largest(self) -> float:
+        """The largest of these numbers."""
+        return largest(self.outputs, self.gradients)
+
 
 def judge(program: Program, strategy: str = "", paths: tuple[str, ...] = tuple(PATHS)) -> Verdict:
     """Try a program on all paths of one device, and on a strategy where one is given."""
@@ -84,6 +90,7 @@ class _Judge:
         self.verdict = Verdict()
         full, short = program.sizes
         self.sizes = {"full": full} | ({"short": short} if short < full else {})
+        self.inputs: dict[str, float] = {}  # the largest of them
         self.truth: dict[str, Results] = {}
         self.interpreted: dict[str, Results] | None = (
             None  # instead, where another training is made
@@ -190,11 +197,9 @@ class _Judge:
 
     def _largest(self, size: str) -> float:
         """The largest of the numbers that go in or come out."""
-        params, batch = self.program.data(self.sizes[size], wide=True)
-        found = self.truth[size]
-        every = [params, batch, found.outputs, found.gradients]
-        numbers = (a for some in every for a in some.values() if a.dtype.kind == "f")
-        return max(4.0, *(float(np.abs(a[np.isfinite(a)]).max(initial=0)) for a in numbers))
+        if size not in self.inputs:
+            self.inputs[size] = largest(*self.program.data(self.sizes[size], wide=True))
+        return max(4.0, self.inputs[size], self.truth[size].largest)
 
     # -- f32 ------------------------------------------------------------------------------------
 
@@ -265,6 +270,12 @@ class _Judge:
             if text := difference(np.asarray(found[name]), right, allowed):
                 self.verdict.defects.append(Defect(where, f"{name} {text}"))
                 return
+
+
+def largest(*every: Arrays) -> float:
+    """The largest finite float of some arrays; 0 of none."""
+    numbers = (a for some in every for a in some.values() if a.dtype.kind == "f")
+    return max((float(np.abs(a[np.isfinite(a)]).max(initial=0)) for a in numbers), default=0.0)
 
 
 def ran(program: Program, params: Arrays, batch: Arrays) -> Arrays:
