@@ -151,7 +151,8 @@ class Fusion:
         return parts.member
 
     def _is_across(self, i: int) -> bool:
-        return any(self.sections.is_away(r.value.buffer) for r in self.nodes[i].reads)
+        node, is_away = self.nodes[i], self.sections.is_away
+        return is_away(node.result.buffer) or any(is_away(r.value.buffer) for r in node.reads)
 
     def _reaches(self, first: int, later: Iterable[int]) -> bool:
         """Whether one of the later groups must run after `first`, and is not `first`."""

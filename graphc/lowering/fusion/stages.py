@@ -73,7 +73,8 @@ def _stored_by(draft: Draft, region: Region, group: Group) -> list[set[Version]]
     """
     results = (region.nodes[i].result for i in group.nodes)
     stored = {v for v in results if v in region.stored}
-    shared = {v for v in stored if v.buffer in draft.shared_variables}
+    away = draft.values.sections.is_away
+    shared = {v for v in stored if v.buffer in draft.shared_variables or away(v.buffer)}
     return [stored] if not shared or shared == stored else [stored - shared, shared]
 
 

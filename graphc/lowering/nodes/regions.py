@@ -11,6 +11,7 @@ from graphc.lowering.nodes.facts import facts_of, stays_on_host, touched_by
 from graphc.lowering.nodes.nodes import LoopNode
 from graphc.lowering.nodes.translate import nodes_of, starts_from_nothing
 from graphc.lowering.nodes.values import ValueTable
+from graphc.lowering.nodes.written_everywhere import nodes_everywhere, written_everywhere
 from graphc.lowering.program.program import (
     Instruction,
     Kernel,
@@ -51,6 +52,8 @@ class _Regions:
         self.program, self.values, self.native = program, values, values.facts.native
         self.by_writes = gathered_by_writes(program, values.facts)
         self.gathered = {self.native[k].result: self.native[k] for k in self.by_writes}
+        shared = values.sections.shared_variables
+        self.everywhere = written_everywhere(program, values.facts, shared)
 
     def items(
         self, part: Sequence[Instruction], loop: bool = False, begun: Region | None = None
@@ -116,6 +119,11 @@ class _Regions:
             return [] if later else collected(self.values, self.native[x.token])
         if isinstance(x, Write) and x.operand in self.gathered:
             return collected(self.values, self.gathered[x.operand], x.variable)
+        if isinstance(x, Write) and x.variable in self.everywhere.variables:
+            return nodes_everywhere(self.values, x)
+        if isinstance(x, Kernel) and x.result in self.everywhere.in_place:
+            self.values.seen_as[x.result] = self.values.read(x.operands[0])
+            return []
         return None if stays_on_host(self.program, x) else nodes_of(self.values, x)
 
     def _is_begun(self, x: Instruction) -> bool:

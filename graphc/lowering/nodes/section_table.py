@@ -66,6 +66,8 @@ class SectionTable:
         a, b = (self.by_buffer.get(x.buffer) for x in (read.value, node.result))
         if there is None:
             return a is None and _is_all(here) and prod(here.shape) == prod(node.shape)
+        if a is not None and b is not None and a.axes and b.axes:
+            return a.axes == b.axes and here == there  # one thread does it for all devices
         if a is None or b is None or a.axes or here.shape != there.shape:
             return False
         if a == b and here == there:

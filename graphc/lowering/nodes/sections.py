@@ -40,6 +40,12 @@ def written(v: ValueTable, root: int, shift: Shift) -> Version:
     return v.wrote(_buffer(v, Section(root, shift=_known(v, shift)), v.wrote(root)))
 
 
+def written_on(v: ValueTable, root: int, axes: tuple[str, ...], members: int) -> list[Version]:
+    """The value of a root on each member of a group, all written by whoever makes the value."""
+    value = v.wrote(root)
+    return [Version(_buffer(v, Section(root, axes, k), value)) for k in range(members)]
+
+
 def _known(v: ValueTable, shift: Shift) -> Shift:
     """The shift without what moves nothing; its positions are numbered."""
     moving = tuple((p, n) for p, n in shift if n)

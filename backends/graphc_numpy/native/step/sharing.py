@@ -36,7 +36,7 @@ from graphc.lowering.kernel.positions import PositionNumber
 from graphc.support.dataclass import dataclass
 from graphc_numpy.native.step.error_checks import checks_of
 
-View: TypeAlias = tuple[tuple[PositionNumber, int], ...] | bool | Literal["home"]
+View: TypeAlias = tuple[tuple[PositionNumber, int], ...] | bool | Literal["home", "everywhere"]
 How: TypeAlias = tuple[View, ...]
 Reached: TypeAlias = Mapping[int, Memory]  # memory blocks, by number
 NOT_REACHED: Reached = {}  # where a device is alone
@@ -52,7 +52,7 @@ class ByteRange:
     shared: all devices have the block in common
     view:   each device has such a block, and whether this is another's; of what all have in common,
             how the device's own part is moved, if it is no more than that; "home": threads of all
-            devices reach the block of one
+            devices reach the block of one; "everywhere": they write parts of those of all
     """
 
     memory: int
@@ -226,6 +226,8 @@ class _Since:
         if memory is None or memory.kind == "shared":
             return [replace(x, shared=memory is not None)]
         of = self.reached.get(memory.of)
+        if memory.axes and x.written:  # on all devices, as their common variables are
+            return [replace(x, memory=memory.of, view="everywhere", shared=True)]
         view: View = bool(memory.axes)
         shared = of is not None and of.kind == "shared"
         if shared:  # each device has a part of its own of what all have
