@@ -95,3 +95,19 @@ def test_a_device_may_write_over_the_part_that_it_has_read() -> None:
     of = {OWN_PART: Version(HOME, 1), 12: Version(HOME)}
     found = Fusion([read, over], sections=SectionTable(sections, of, frozenset({HOME}))).ordered()
     assert [g.nodes for g in found] == [[0, 1]]
+
+
+@pytest.mark.parametrize("same_layout", [True, False])
+def test_who_writes_for_all_devices_reads_only_the_entries_that_it_overwrites(
+    same_layout: bool,
+) -> None:
+    """Another thread may have overwritten the others."""
+    sections = {b: Section(HOME, ("data",), b % 2) for b in (20, 21, 30, 31)}
+    of = {b: Version(HOME, b // 30) for b in sections}
+    read = neg(Version(3, 1), Version(20), Version(21))
+    if not same_layout:
+        backwards = replace(read.reads[1], layout=MemoryLayout(SHAPE, (-1,), 5))
+        read = replace(read, reads=(read.reads[0], backwards))
+    over = [replace(part(Version(b, 1), Version(3, 1)), apart=True) for b in (30, 31)]
+    found = Fusion([read, *over], sections=SectionTable(sections, of)).ordered()
+    assert [g.nodes for g in found] == ([[0, 1, 2]] if same_layout else [[0], [1], [2]])

@@ -131,6 +131,29 @@ def test_devices_and_their_threads_give_the_same_bits(monkeypatch: pytest.Monkey
     assert len(hashes) == 1
 
 
+@pytest.mark.parametrize("strategy", ["local_sgd(2, every=2)", "diloco(3, every=2)"])
+def test_replicas_and_their_threads_meet_with_the_same_bits(
+    strategy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    w = np.random.default_rng(0).standard_normal((300, 300)).astype(np.float32)  # worth dealing
+    x = {"x": np.random.default_rng(1).standard_normal((6, 300)).astype(np.float32)}
+    hashes = set()
+    for threads in ("1", "2", "5"):
+        monkeypatch.setenv("GRAPHC_THREADS", threads)
+        config.get.cache_clear()
+        with graphc.compile(
+            lambda p, b: np.mean((b["x"] @ p["w"]) ** 2), {"w": w}, x, optimizer=SGD,
+            strategy=strategy, backend=NATIVE,
+        ) as trainer:  # fmt: skip
+            for _ in range(4):
+                trainer.step(x)
+            held = {d.blocks["w"].tobytes() for d in devices(trainer)}
+            assert len(held) == 1  # they have just met
+            hashes |= held
+    config.get.cache_clear()
+    assert len(hashes) == 1
+
+
 @pytest.mark.parametrize(
     "strategy",
     ["mirrored(20)", "mirrored(2) * reproducible(4)", "zero(2, 3)", "central_storage(2)"],
@@ -342,6 +365,19 @@ def test_what_all_share_is_dealt_and_waited_for() -> None:
     write, read = call(8, at(0), at(1)), call(8, at(1), at(0, 64))
     assert meets(read, write, read) == [False, True, True]
     (line,) = shared([Native((read, write))], 0, REACHED)
+    assert [(x.dealt, x.across) for x in line] == [(False, False), (True, True)]
+
+
+def test_what_is_written_on_all_devices_is_dealt_and_waited_for() -> None:
+    """Whoever read or wrote there before or does so after: the device, others, or all of them."""
+    write, elsewhere = call(8, at(0, 512), at(3, 64)), call(8, at(0, 1024), at(3, 256))
+    own, peer = call(8, at(0, 64), at(0, 768)), call(8, at(2, 64), at(0, 832))
+    overwrites = call(8, at(0, 512), at(0, 64))
+    assert meets(write, elsewhere) == [True, False]
+    for other in (own, peer, overwrites, write):
+        assert meets(write, other) == [True, True]
+        assert meets(elsewhere, other, write)[2]
+    (line,) = shared([Native((own, write))], 0, REACHED)
     assert [(x.dealt, x.across) for x in line] == [(False, False), (True, True)]
 
 
