@@ -51,6 +51,7 @@ class NativeFastPath:
     ) -> None:
         self.open, self.names = True, names
         self._steps, self._turn, self._step = steps, turn, steps[0]
+        self._device = self._step.device
         self._counts = new_words(len(self._step.made.regions.found) + 1)
         self._noted = self._new_noted()
         self._look = Look(self._noted.words) if self._step.made.checked else None
@@ -66,6 +67,7 @@ class NativeFastPath:
         self._pools: dict[int, Pool | None] = {}  # by how many meshes share the cores
         self._jobs: list[Job] = []
         self._runs: dict[tuple[int, int], list[Callable[[], object]]] = {}  # and leaves there are
+        self._last_runs = -1, -1, list[Callable[[], object]]()  # most steps are like the one before
         self._runs_of(1, self._step.bound.site.present(Counted()))  # what is compiled, before steps
         self._results = [(name, x.copy if x.ndim else x.item) for name, x in self._step.outputs]
         program = self._step.program
@@ -87,8 +89,10 @@ class NativeFastPath:
             if variables is not None and not self._takes(variables):
                 return None
             try:
-                how = self._step.device.among, self._feeding.present
-                for run in self._runs.get(how) or self._runs_of(*how):
+                among, leaves, runs = self._last_runs
+                if self._device.among != among or self._feeding.present != leaves:
+                    runs = self._other_runs()
+                for run in runs:
                     if run():
                         raise _Stopped
             except _Stopped:
@@ -147,6 +151,12 @@ class NativeFastPath:
         return self._counts if step is self._step else step.counts
 
     # -- what is run ------------------------------------------------------------------------------
+
+    def _other_runs(self) -> list[Callable[[], object]]:
+        """What a step calls that is not like the one before."""
+        how = self._device.among, self._feeding.present
+        self._last_runs = *how, self._runs.get(how) or self._runs_of(*how)
+        return self._last_runs[-1]
 
     def _runs_of(self, among: int, present: int) -> list[Callable[[], object]]:
         """What a step calls where so many meshes share the cores, and so many leaves have an

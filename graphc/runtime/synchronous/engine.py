@@ -322,7 +322,8 @@ class Engine:
         with Uninterrupted():  # llvmlite frees twice what it was freeing when Ctrl-C came
             self._prepare(program)
             if (full := find(program)) is not None:
-                self._fast_paths[program] = FastPaths(full, program + SHORT, self._prepared, find)
+                paths = FastPaths(full, program + SHORT, self._prepared, find)
+                self._fast_paths[program] = paths if program + SHORT in self.programs else full
         if self._in_use.closed:  # meanwhile
             self._shut()
         return self._fast_paths.get(program)
