@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
 
-from graphc.runtime.transports.bridge import ProcessFailed, Repeated, as_bytes
+from graphc.runtime.transports.bridge import ProcessFailed, Progressing, Repeated, as_bytes
 from graphc.runtime.transports.transport import Group
 from graphc.runtime.transports.watched import ENDED
 
@@ -84,6 +84,7 @@ class GlooBridge:
     """The processes of a job of torchrun. News of failures go through its key-value store."""
 
     def __init__(self) -> None:
+        self.shares_memory, self.crowded = True, set[Progressing]()
         store, rank, count = next(dist.rendezvous("env://"))
         self._store = dist.PrefixStore("graphc", store)
         self.index, self.count, self.failed, self._epoch = rank, count, False, 0

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from graphc.runtime.transports.bridge import Request, as_bytes
+from graphc.runtime.transports.bridge import Progressing, Request, as_bytes
 from graphc.runtime.transports.transport import Group
 from graphc.runtime.transports.watched import ENDED, Watched
 
@@ -128,7 +128,8 @@ class MpiBridge:
     """The processes of MPI.COMM_WORLD. largest: bytes of a message; what is longer is sent in
     parts"""
 
-    def __init__(self, largest: int = LARGEST) -> None:
+    def __init__(self, largest: int = LARGEST, shares_memory: bool = True) -> None:
+        self.shares_memory, self.crowded = shares_memory, set[Progressing]()
         world, self.largest = MPI.COMM_WORLD, largest
         self.index, self.count, self.failed = world.rank, world.size, False
         host = world.Split_type(MPI.COMM_TYPE_SHARED)

@@ -72,9 +72,10 @@ class Delivery:
 
 
 class MemoryBridge:
-    def __init__(self, hub: Hub, index: int) -> None:
+    def __init__(self, hub: Hub, index: int, shares_memory: bool = True) -> None:
         self.hub, self.index, self.count, self.on_host = hub, index, hub.count, hub.count
         self.failed, self.epoch, self.hosts = False, 0, 1
+        self.shares_memory, self.crowded = shares_memory, set[Any]()
         self._channels: dict[Any, MemoryChannel] = {}
 
     def channel(self, group: tuple[int, ...], members: Any) -> MemoryChannel:
@@ -102,10 +103,12 @@ class MemoryBridge:
 class Played:
     """A session of `size` ranks in `count` processes: `run` runs all of them, as one session."""
 
-    def __init__(self, size: int, count: int, deadline: float | None = None) -> None:
+    def __init__(
+        self, size: int, count: int, deadline: float | None = None, shares_memory: bool = True
+    ) -> None:
         self.size, self.each, hub = size, size // count, Hub(count)
         self.pool = ThreadPoolExecutor(count)
-        bridges = [MemoryBridge(hub, k) for k in range(count)]
+        bridges = [MemoryBridge(hub, k, shares_memory) for k in range(count)]
         self.sessions = list(self.pool.map(lambda b: ProcessSession(size, b, deadline), bridges))
 
     def run(self, fn: Any) -> list[Any]:

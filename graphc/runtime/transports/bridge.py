@@ -83,12 +83,23 @@ class Repeated:
         """Nothing is kept."""
 
 
+class Progressing(Protocol):
+    """Something that goes on only in this call."""
+
+    def progress(self) -> None:
+        """Go on as far as possible. Never waits."""
+        ...
+
+
 class Bridge(Protocol):
     """The connection of a process to the other ones of its job.
 
     index, count: the number of this process, and how many there are
     on_host, hosts: how many of them run on this host, and on how many hosts they run
     failed: something has failed here, or was seen to fail, since the last `renew`
+    shares_memory: whether processes of one host may read each other's memory
+    crowded: what has something to send that has found no room yet: who waits for other processes
+             calls its `progress`
     """
 
     index: int
@@ -96,6 +107,8 @@ class Bridge(Protocol):
     on_host: int
     hosts: int
     failed: bool
+    shares_memory: bool
+    crowded: set[Progressing]
 
     def channel(self, group: Group, members: Sequence[int]) -> Channel:
         """The channel of a group of ranks, some of which each of these processes has.

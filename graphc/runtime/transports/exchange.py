@@ -126,6 +126,10 @@ def add_in_order(rows: Xs, out: Array, op: ReduceOp, order: Joins | None) -> Non
         total = rows[0]
         for row in rows[1:]:
             total = COMBINE[op](total, row, out=out)
+    elif order and out.nbytes <= BLOCK:  # as `_reduce`, without cutting what is one block
+        lanes = _scratch().take(count // 2, out.size, out.dtype)
+        into = [lane.reshape(out.shape) for lane in lanes]
+        _tree([*rows], order, COMBINE[op], into, out)
     else:
         _reduce([_plane(x, 0) for x in rows], [_plane(out, 0)], op, order, _scratch())
 

@@ -1,8 +1,9 @@
 """What the processes of a group send each other in one exchange, and the memory for it.
 
-The collectives of a step are the same in every step. So a small exchange keeps its memory, and what
-a channel prepares for it, from one time to the next. A large one borrows its memory: many of them
-together would keep as much as the model has.
+Where processes read each other's memory, what one sends is written to its ring (host_memory).
+Elsewhere a channel sends it. The collectives of a step are the same in every step. So a small
+exchange keeps its memory, and what a channel prepares for it, from one time to the next. A large
+one borrows its memory: many of them together would keep as much as the model has.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from graphc.runtime.transports.bridge import Array, Channel, PreparedExchange, Request
+from graphc.runtime.transports.host_memory import ALIGNED, LARGEST, Ring
 from graphc.support.dataclass import dataclass
 
 Rows: TypeAlias = Sequence[Array]  # what a position has: arrays of one shape
 Pieces: TypeAlias = Callable[[Rows, int, int], list[Array]]
 KEPT = 1 << 18  # bytes that an exchange sends and receives, up to which it keeps its memory
+KEPT_VIEWS = 256  # places in a ring whose views are kept
 NO_ENTRIES = bytes(16)
 
 
@@ -60,13 +63,15 @@ class MemoryPool:
 class Members:
     """The processes that take part in a collective, as one of them sees them.
 
-    me: this process; positions: of each process, the positions of its ranks in the group
+    me: this process; positions: of each process, the positions of its ranks in the group; ring:
+    where they write what they send, if they read each other's memory
     """
 
     channel: Channel
     pool: MemoryPool
     me: int
     positions: dict[int, tuple[int, ...]]
+    ring: Ring | None = None
 
     @property
     def count(self) -> int:
@@ -101,9 +106,36 @@ class Packets:
         self._gives = {q: [s for i in members.mine for s in shapes(i, q)] for q in self._others}
         self._rows = len(rows)
         self._borrowed: list[Array] = []
+        self._kept: _Kept | _InRing | None = self._in_ring(shapes)
+        if self._kept is None and self._size() <= KEPT:
+            self._kept = _Kept(self)
+
+    def _in_ring(self, shapes: Callable[[int, int], list[tuple[int, ...]]]) -> _InRing | None:
+        """What is sent over the ring; None if there is none, or a message would be too large."""
+        if self._members.ring is None:
+            return None
+        starts: dict[int, dict[int, int]] = {}  # by who sends and who receives
+        for sender in self._members.channel.members:
+            size, starts[sender] = 0, {}
+            for q in self._members.channel.members:
+                if q == sender:
+                    continue
+                if self._same:
+                    size = 0
+                starts[sender][q] = size
+                every = (s for i in self._members.positions[sender] for s in shapes(i, q))
+                size += -(-sum(map(prod, every)) * self._dtype.itemsize // ALIGNED) * ALIGNED
+            if size > LARGEST:
+                return None
+            if sender == self._members.me:
+                own = size
+        return _InRing(self, self._members.ring, own, starts)
+
+    def _size(self) -> int:
+        """Bytes that are sent and received."""
         sizes = [sum(map(prod, x)) for x in self._gives.values()]
         sizes += [sum(prod(s) for _, x in got for s in x) for got in self._gets.values()]
-        self._kept = _Kept(self) if sum(sizes) * dtype.itemsize <= KEPT else None
+        return sum(sizes) * self._dtype.itemsize
 
     def begin(self, xs: Sequence[Any]) -> tuple[Request, list[Any]]:
         """Begin it with the rows of each position of this process; what all positions then have
@@ -111,8 +143,7 @@ class Packets:
         me = self._members.me
         own = [(i, self._pieces(xs[i], i, me)) for i in self._members.mine]
         if self._kept is not None:
-            got = self._kept.got.copy()
-            request = self._kept.begin(xs)
+            request, got = self._kept.begin(xs)
         else:
             receives, got = self.receives(self._borrow)
             request = self._members.channel.exchange(self._sends(xs), receives)
@@ -122,13 +153,15 @@ class Packets:
 
     def end(self) -> None:
         """What was received is not needed any more."""
-        if self._borrowed:
+        if self._kept is not None:
+            self._kept.end()
+        elif self._borrowed:
             self._members.pool.give(self._borrowed)
 
     def free(self) -> None:
         """It is not made again."""
         if self._kept is not None:
-            self._kept.prepared.free()
+            self._kept.free()
 
     # -- memory -----------------------------------------------------------------------------------
 
@@ -198,13 +231,99 @@ class _Kept:
             return np.empty(size, packets._dtype)
 
         self._packets = packets
-        receives, self.got = packets.receives(memory)
+        receives, self._got = packets.receives(memory)
         sends, self._views = packets.packed(memory)
-        self.prepared = packets._members.channel.prepared(sends, receives)
+        self._prepared = packets._members.channel.prepared(sends, receives)
 
-    def begin(self, xs: Sequence[Any]) -> Request:
+    def begin(self, xs: Sequence[Any]) -> tuple[Request, list[Any]]:
         self._packets.fill(self._views, xs)
-        return self.prepared.start()
+        return self._prepared.start(), self._got.copy()
+
+    def end(self) -> None:
+        """What was received may be overwritten from now on."""
+
+    def free(self) -> None:
+        self._prepared.free()
+
+
+class _InRing:
+    """An exchange of processes that read each other's memory.
+
+    size: bytes of this process's message; starts: where in the message of one process begins what
+    is meant for another, which may be the same for all
+    """
+
+    def __init__(
+        self, packets: Packets, ring: Ring, size: int, starts: dict[int, dict[int, int]]
+    ) -> None:
+        self._packets, self._ring, self._size = packets, ring, size
+        self._me, self._starts, self._number = packets._members.me, starts, 0
+        self._written: dict[int, list[tuple[int, Any]]] = {}  # views, by where a message begins
+        self._read: dict[tuple[int, int], list[tuple[int, list[Array]]]] = {}
+
+    def begin(self, xs: Sequence[Any]) -> tuple[Request, list[Any]]:
+        def write(memory: Array, at: int) -> None:
+            self._packets.fill(self._written.get(at) or self._to_write(memory, at), xs)
+
+        got: list[Any] = [None] * self._packets._rows
+        self._number = self._ring.begin(self._size, write)
+        return _Arrivals(self, got), got
+
+    def read(self, process: int, got: list[Any]) -> bool:
+        """Whether the message of another process is there; what it has sent is put into `got`."""
+        at = self._ring.arrived(process, self._number)
+        if at is None:
+            return False
+        for i, views in self._read.get((process, at)) or self._to_read(process, at):
+            got[i] = views
+        return True
+
+    def written(self) -> bool:
+        return self._ring.written(self._number)
+
+    def end(self) -> None:
+        self._ring.finish(self._number)
+
+    def free(self) -> None:
+        """The ring stays."""
+
+    # -- views, which take longer to make than a message to write ---------------------------------
+
+    def _to_write(self, memory: Array, at: int) -> list[tuple[int, Any]]:
+        if len(self._written) >= KEPT_VIEWS:
+            self._written.clear()
+        made = self._written[at] = []
+        for q, shapes in self._packets._gives.items():
+            if not self._packets._same or not made:
+                made.append((q, self._views(memory[self._starts[self._me][q] :], shapes)))
+        return made
+
+    def _to_read(self, process: int, at: int) -> list[tuple[int, list[Array]]]:
+        if len(self._read) >= KEPT_VIEWS:
+            self._read.clear()
+        gets = self._packets._gets[process]
+        memory = self._ring.outboxes[process].data[at + self._starts[process][self._me] :]
+        views = iter(self._views(memory, [s for _, x in gets for s in x]))
+        made = self._read[process, at] = [(i, [next(views) for _ in x]) for i, x in gets]
+        return made
+
+    def _views(self, memory: Array, shapes: Sequence[tuple[int, ...]]) -> list[Array]:
+        dtype = self._packets._dtype
+        return _views(memory[: sum(map(prod, shapes)) * dtype.itemsize].view(dtype), shapes)
+
+
+class _Arrivals:
+    """The messages of the others. got: what all positions have sent, when it is done"""
+
+    __slots__ = ("_got", "_left", "_of")
+
+    def __init__(self, of: _InRing, got: list[Any]) -> None:
+        self._of, self._got, self._left = of, got, [*of._packets._others]
+
+    def done(self) -> bool:
+        while self._left and self._of.read(self._left[-1], self._got):
+            self._left.pop()
+        return not self._left and self._of.written()
 
 
 def _views(memory: Array, shapes: Sequence[tuple[int, ...]]) -> list[Array]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 from graphc.runtime.supervision.reporter import REPORTER
 from graphc.runtime.transports.bridge import Bridge, Channel, ProcessFailed
+from graphc.runtime.transports.host_memory import Ring, rings
 from graphc.runtime.transports.job_processes import JobProcesses
 from graphc.runtime.transports.local import LocalSession, Ranks
 from graphc.runtime.transports.packets import MemoryPool
@@ -47,7 +48,8 @@ class ProcessSession:
         )
         self._failures = Failures(bridge)
         self._queues: dict[Group, CollectiveQueue] = {}
-        self._made = Collectives(self.here, self._channel)
+        self._rings: dict[Group, Ring] = {}
+        self._made = Collectives(self.here, self._channel, self._rings)
         self._members: dict[Group, list[int]] = {}
         self._local = LocalSession(size, deadline, ranks)
         self._connect()
@@ -80,11 +82,15 @@ class ProcessSession:
             self._bridge.renew()
         self._forget()
         self._failures = Failures(self._bridge)
+        every = sorted({*self._groups, tuple(range(self.size))})
+        groups = {g: self._processes(g) for g in every if len(self._processes(g)) > 1}
         # All are here then, or one has failed: what makes a channel can't look for that.
-        self.processes.all_gather(b"")
-        for group in sorted({*self._groups, tuple(range(self.size))}):
-            if len(self._processes(group)) > 1 and any(rank in self.here for rank in group):
-                self._bridge.channel(group, self._processes(group))
+        bridge = self._bridge
+        found = rings(self.processes, list(groups.items()), bridge.crowded, bridge.shares_memory)
+        self._rings.update(found)
+        for group, members in groups.items():
+            if bridge.index in members:
+                bridge.channel(group, members)
 
     def _processes(self, group: Group) -> list[int]:
         if group not in self._members:
@@ -94,7 +100,9 @@ class ProcessSession:
     def _forget(self) -> None:
         """What is under way has failed, and will never be done."""
         self._queues.clear()
-        self._made = Collectives(self.here, self._channel)
+        self._bridge.crowded.difference_update(self._rings.values())
+        self._rings = {}
+        self._made = Collectives(self.here, self._channel, self._rings)
 
     def _channel(self, group: Group) -> Channel:
         return self._bridge.channel(group, self._processes(group))
@@ -141,8 +149,10 @@ class Collectives:
     A call is found by its identity first, since it takes long to compare all that it says.
     """
 
-    def __init__(self, here: range, channel: Callable[[Group], Channel]) -> None:
-        self._here, self._channel, self._pool = here, channel, MemoryPool()
+    def __init__(
+        self, here: range, channel: Callable[[Group], Channel], rings: Mapping[Group, Ring]
+    ) -> None:
+        self._here, self._channel, self._pool, self._rings = here, channel, MemoryPool(), rings
         self._mutex = threading.Lock()
         self._found: dict[Any, tuple[CollectiveCall, list[Spanning]]] = {}
         self._alike: OrderedDict[Any, list[Spanning]] = OrderedDict()
@@ -160,8 +170,8 @@ class Collectives:
                 if not what.busy:
                     what.busy = True
                     return what
-        channel = self._channel(call.group)
-        what = Spanning(call, x.shape, x.dtype, channel, self._here, self._pool)
+        channel, ring = self._channel(call.group), self._rings.get(call.group)
+        what = Spanning(call, x.shape, x.dtype, channel, self._here, self._pool, ring)
         what.busy = True
         some.append(what)
         return what

@@ -22,6 +22,7 @@ from graphc.ir.orders import Order
 from graphc.ir.placement import Partial
 from graphc.runtime.transports.bridge import Array, Channel, Request
 from graphc.runtime.transports.exchange import add_in_order, along, join_parts
+from graphc.runtime.transports.host_memory import Ring
 from graphc.runtime.transports.local_first import Joins, LocalFirst, local_first
 from graphc.runtime.transports.packets import Members, MemoryPool, Packets, Pieces, Rows
 from graphc.runtime.transports.transport import CollectiveCall, Parts, Shape
@@ -40,7 +41,7 @@ class Spanning:
 
     def __init__(
         self, call: CollectiveCall, shape: Shape, dtype: np.dtype[Any], channel: Channel,
-        here: range, pool: MemoryPool,
+        here: range, pool: MemoryPool, ring: Ring | None = None,
     ) -> None:  # fmt: skip
         each = len(here)
         processes = tuple(rank // each for rank in call.group)
@@ -48,7 +49,8 @@ class Spanning:
             q: tuple(i for i, process in enumerate(processes) if process == q) for q in processes
         }
         self.call, self.channel, self._each = call, channel, each
-        self.members = Members(channel, pool, here.start // each, positions)
+        self._kind = call.kind
+        self.members = Members(channel, pool, here.start // each, positions, ring)
         self.mine = self.members.mine
         self._divided = _divided(call, processes)
         # What is sent of each position are rows of one shape: one row, unless the sum is divided.
@@ -97,7 +99,7 @@ class Spanning:
 
     def _rows_of(self, xs: Sequence[Any]) -> list[Any]:
         """The rows that are sent for each position of this process."""
-        if self.call.kind is CollectiveKind.BARRIER:
+        if self._kind is CollectiveKind.BARRIER:
             return [(WORD,) if i in self.mine else None for i in range(len(xs))]
         if self._divided is None:
             return [None if x is None else (x,) for x in xs]
@@ -185,7 +187,7 @@ class Spanning:
     def _steps(self) -> Steps:
         """The exchange, and what is made of what all positions have sent (`got`); another exchange
         where a sum is made in parts."""
-        second = self.call.kind is CollectiveKind.ALL_REDUCE and not self._whole
+        second = self._kind is CollectiveKind.ALL_REDUCE and not self._whole
         self.begun = not second
         request, got = self._packets.begin(self.xs)
         yield request
@@ -193,7 +195,7 @@ class Spanning:
             yield self._sum_of_part(got)
             self._copy_first()
         else:
-            getattr(self, f"_{self.call.kind.value}")(got)
+            getattr(self, f"_{self._kind.value}")(got)
 
     def _all_reduce(self, got: Sequence[Any]) -> None:
         """Write the sum to all results of this process. What is added may be one of them."""

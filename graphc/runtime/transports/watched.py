@@ -28,6 +28,8 @@ class Failures:
         """Raise the error of another process, if one is known to have failed. Most calls do
         nothing: news come seldom, and to ask for them takes longer than to look at a message."""
         self._looks += 1
+        for what in tuple(self.bridge.crowded):
+            what.progress()
         failure = self.bridge.failure() if self._looks % EACH == 0 else None
         if failure is not None:
             self._raise(*failure)

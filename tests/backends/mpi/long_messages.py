@@ -36,7 +36,7 @@ def exchanged(comm: Any) -> bytes:
 
 
 def main(largest: int) -> None:
-    bridge = MpiBridge(largest)
+    bridge = MpiBridge(largest, shares_memory=False)
     with ProcessSession(4, bridge) as session:
         hashes = {hashlib.sha256(x).hexdigest() for x in session.run(exchanged)}
         every = session.processes.all_gather(b"x" * 3 * largest)

@@ -15,6 +15,7 @@ from runtime.test_processes import STRATEGIES, training
 from runtime.test_processes import plan as plan_of
 
 from graphc.runtime.trainer import Trainer
+from graphc.runtime.transports import host_memory
 
 STEPS = Path(__file__).with_name("steps.py")
 SHORT = ("--epochs", 2, "--json", "--strategy", "mirrored(4) * reproducible(8)")
@@ -66,6 +67,22 @@ def test_what_is_longer_than_a_message_is_sent_in_parts(job: Job) -> None:
         found += outputs(ended.out)
     assert len(found) == 4 and all(x == found[0] for x in found)
     assert isinstance(found[0], list) and len(found[0]) == 1
+
+
+SHARING = """
+from graphc_mpi.bridge import MpiBridge
+from graphc.runtime.transports.process_session import ProcessSession
+bridge = MpiBridge()
+with ProcessSession(2, bridge) as session:
+    print(session.processes.all_gather(repr(sorted(session._rings)).encode()), end="")
+"""
+
+
+@pytest.mark.ci
+def test_processes_of_a_host_read_each_others_memory(job: Job) -> None:
+    if not host_memory._possible():
+        pytest.skip("NOT TESTED: memory that processes share")
+    assert job(2, "-c", SHARING).out == "[b'[(0, 1)]', b'[(0, 1)]']" * 2
 
 
 @pytest.mark.ci
