@@ -14,7 +14,8 @@ from pathlib import Path
 
 import click
 
-from graphc.runtime.machine.interrupts import Terminated, ending_on_sigterm
+from graphc.runtime.machine import launchers
+from graphc.runtime.machine.interrupts import Terminated, ending_on_sigterm, received
 from graphc.support import config
 from graphc.support.errors import GraphcError, InternalError, VerifyError
 from graphc.support.files import write_whole
@@ -130,7 +131,8 @@ def _run() -> int:
         return _told(error)
     except (KeyboardInterrupt, click.Abort) as stop:
         ended = isinstance(stop, Terminated)
-        click.echo(f"{'terminated' if ended else 'interrupted'}{_after(stop)}", err=True)
+        if not _others_tell():
+            click.echo(f"{'terminated' if ended else 'interrupted'}{_after(stop)}", err=True)
         return TERMINATED if ended else INTERRUPTED
     except BrokenPipeError:
         raise
@@ -156,6 +158,12 @@ def _told(error: GraphcError) -> int:
     if isinstance(error, ProcessLost):
         return LOST
     return DEFECT if isinstance(error, InternalError | VerifyError) else USER
+
+
+def _others_tell() -> bool:
+    """Whether process 0 or a launcher of graphc says that this process was asked to end."""
+    found = launchers.launch(config.environment())
+    return found is not None and found.rank > 0 and bool(config.get().watch or not received)
 
 
 def _after(stop: BaseException) -> str:

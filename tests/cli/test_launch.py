@@ -263,7 +263,7 @@ def test_a_mistake_in_the_program_ends_a_launched_job_as_any_other(
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_a_launched_job_ends_when_a_process_does(mpi: None, folder: Path, number: int) -> None:
     command = ["run", "line.gc", "--launch", "mpi", "-n", "2", "--steps", "100000000", "--quiet"]
     command += ["--checkpoint", "saved", "--checkpoint-every", "20"]
@@ -273,12 +273,16 @@ def test_a_launched_job_ends_when_a_process_does(mpi: None, folder: Path, number
     )  # fmt: skip
     try:
         pids = in_training(launcher.pid, folder / "saved")
-        os.kill(pids[1] if number == signal.SIGKILL else launcher.pid, number)
+        os.kill(launcher.pid if number == signal.SIGINT else pids[1], number)
         _, err = launcher.communicate(timeout=60)
     finally:
         launcher.kill()
     if number == signal.SIGINT:
         assert launcher.returncode == 130 and err.startswith("interrupted after step"), err
+        assert err.count("interrupted") == 1, err
+    elif number == signal.SIGTERM:
+        assert launcher.returncode == 143 and err.count("terminated") == 1, err
+        assert f"(pid {pids[1]}, rank 1) got SIGTERM, which ended the job: step " in err
     else:
         assert launcher.returncode == 75 and f"(pid {pids[1]}, rank 1) died" in err
         assert f"(pid {pids[0]}, rank 0): " in err and "collectives done" in err

@@ -25,8 +25,12 @@ class EndWanted(Exception):
     """One of several processes wanted the training to end behind a step."""
 
 
+received: list[int] = []  # the signals that this process itself got, and that end a run
+
+
 def terminate(number: int, frame: FrameType | None) -> NoReturn:
     """The handler of SIGTERM while it ends a run in order."""
+    received.append(number)
     raise Terminated
 
 
@@ -77,6 +81,7 @@ class Stopping:
         return self
 
     def _note(self, number: int, frame: FrameType | None) -> None:
+        received.append(number)
         if self._noted:
             raise _HANDLED[number][1]
         self._noted = _HANDLED[number][1]
@@ -156,6 +161,7 @@ class Uninterrupted:
         return self
 
     def _note(self, number: int, frame: FrameType | None) -> None:
+        received.append(number)
         if self.noted or self._over:
             raise _HANDLED[number][1]
         self.noted = _HANDLED[number][1]

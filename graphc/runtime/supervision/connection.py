@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NoReturn
 
+from graphc.runtime.machine import interrupts
 from graphc.runtime.machine.interrupts import Terminated
 from graphc.runtime.machine.launchers import launch
 from graphc.runtime.supervision import local_processes
@@ -62,9 +63,11 @@ class WatchConnection:
             self._socket.sendall(packed(frame))
 
     def goodbye(self, status: int) -> None:
-        """Say that this process ends by itself, with this status."""
+        """Say that this process ends by itself, with this status, and which signal it got first."""
         try:
-            self._send({"goodbye": status})
+            self._send(
+                {"goodbye": status, "signal": interrupts.received[0] if interrupts.received else 0}
+            )
         except OSError:  # the thread sees it, too
             return
 

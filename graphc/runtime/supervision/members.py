@@ -17,6 +17,8 @@ from graphc.runtime.supervision.frames import BadFrame, Frame, seconds, text, wh
 from graphc.runtime.supervision.local_processes import ProcessState, SharedFile, is_of_mpi
 from graphc.support.dataclass import dataclass
 
+INTERRUPTED = 130, 143  # the exit statuses of Ctrl-C and SIGTERM
+
 
 @dataclass(frozen=True)
 class Standing:
@@ -65,7 +67,8 @@ class Member:
     heard:  when it was last known to be alive: then, or when it last used processor time
     moved:  when it was last seen to advance
     shared: the shared memory that it has said it has
-    status: its exit status, once it has said goodbye
+    status: its exit status, once it has said goodbye; left: when that was
+    signal: the first signal that it got itself, of those that end a run; 0: none
     gone:   its connection has ended
     ended:  when that was seen
     """
@@ -82,6 +85,8 @@ class Member:
     standing: Standing = field(default_factory=Standing)
     state: ProcessState | None = None
     status: int | None = None
+    left: float = 0.0
+    signal: int = 0
     gone: bool = False
     ended: float = 0.0
 
@@ -96,6 +101,11 @@ class Member:
             self.shared |= shared_files(frame.get("shared", []))
         if self.standing.point != before.point:
             self.moved = now
+
+    def leave(self, frame: Frame, now: float) -> None:
+        """It has said goodbye. Raises BadFrame."""
+        self.signal = whole(frame, "signal", 64) if "signal" in frame else 0
+        self.status, self.left = whole(frame, "goodbye", 255), now
 
     def see(self, state: ProcessState | None, now: float) -> None:
         """What the operating system says of it: one that uses the processor is not frozen."""
@@ -154,3 +164,15 @@ def stuck(members: Sequence[Member], now: float, deadline: float) -> list[Member
         return []
     least = min(m.standing.done for m in still)
     return [m for m in still if m.standing.done == least]
+
+
+def signalled(members: Iterable[Member]) -> Member | None:
+    """The process that got a signal which ended the job.
+
+    If processes agree to end, one that got no signal may be the first to leave. If they do not, the
+    first to leave is the one, and others, to which mpiexec then sends signals, leave later.
+    """
+    left = sorted((m for m in members if m.status is not None), key=lambda m: m.left)
+    if not left or left[0].status not in INTERRUPTED:
+        return None
+    return next((m for m in left if m.signal and m.status in INTERRUPTED), None)

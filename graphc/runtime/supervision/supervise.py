@@ -20,7 +20,7 @@ from graphc.runtime.machine.interrupts import Terminated
 from graphc.runtime.supervision import local_processes
 from graphc.runtime.supervision.job import HostLayout, MpiJob, MpiLauncher, address_for, signal_name
 from graphc.runtime.supervision.local_processes import SharedFile
-from graphc.runtime.supervision.members import Member, frozen, stuck
+from graphc.runtime.supervision.members import INTERRUPTED, Member, frozen, signalled, stuck
 from graphc.runtime.supervision.watch import WatchServer
 from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
@@ -30,7 +30,6 @@ ANSWER = 0.3  # seconds for the others to say where they stand
 LEAVE = 10.0  # seconds in which all end once all have said goodbye
 HEAR = 3.0  # seconds in which the others hear of the error with which one has ended
 SHOWN = 64  # processes that a report tells of
-INTERRUPTED = (130, 143)
 
 
 class ProcessLost(GraphcError):
@@ -152,9 +151,12 @@ class _Watched:
     def __enter__(self) -> _Watched:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         self.end()
         self.printer.flush()
+        if kind is None and (first := self._signalled()) is not None:
+            how = f"got {signal_name(first.signal)}, which ended the job"
+            _write(f"{first} {how}: {first.standing}\n".encode())
         self.job.close()
         self.watch.close()
 
@@ -277,11 +279,17 @@ class _Watched:
 
     def _status(self) -> int:
         """The status of the job: an error's if any process had one, else that of process 0."""
+        if (first := self._signalled()) is not None:
+            return first.status or 0  # what others say of it are consequences
         found = [m.status or 0 for m in self.watch.members.values()]
         wrong = [status for status in found if status not in (0, *INTERRUPTED)]
         return (wrong or sorted(found, reverse=True) or [self.job.status or 0])[0]
 
     # -- signals --------------------------------------------------------------------------------
+
+    def _signalled(self) -> Member | None:
+        """The process that got a signal which ended the job, if the launcher got none."""
+        return None if self.stopping else signalled(self.watch.members.values())
 
     @contextmanager
     def signals(self) -> Iterator[None]:
@@ -308,9 +316,9 @@ class _Watched:
         while self.asked:
             number = self.asked.pop(0)
             starting = any(m.standing.deaf for m in self.watch.members.values())
-            if self.stopping or starting or self.watch.missing:
+            again, self.stopping = self.stopping, number
+            if again or starting or self.watch.missing:
                 raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
-            self.stopping = number
             self.watch.ask(stop=int(number))
 
     # -- the end of all processes ---------------------------------------------------------------

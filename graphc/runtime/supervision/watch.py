@@ -143,7 +143,7 @@ class WatchServer:
                     self._print(peer, peer.decoder.rest)
                     return
             elif "goodbye" in frame:
-                peer.member.status = whole(frame, "goodbye", 255)
+                peer.member.leave(frame, time.monotonic())
             else:
                 peer.member.tell(frame, time.monotonic())
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from graphc.runtime.supervision.frames import BadFrame
 from graphc.runtime.supervision.local_processes import ProcessState, SharedFile
-from graphc.runtime.supervision.members import Member, Standing, frozen, stuck
+from graphc.runtime.supervision.members import Member, Standing, frozen, signalled, stuck
 from graphc.runtime.supervision.reporter import Reporter
 
 WAITS = Standing(3, 7, "all_reduce", "%w (a.gc:3)", 9.0)
@@ -118,3 +118,33 @@ def test_shared_memory_that_a_process_says_it_has_is_that_of_an_mpi() -> None:
     for path in ("/etc/passwd", "/dev/shm/mine", "/dev/shm/mpich/../../../etc/passwd", 3):
         with pytest.raises(BadFrame):
             heard.tell(beat | {"shared": [[path, 7]]}, 1.0)
+
+
+def left(process: int, status: int, signal: int, when: float) -> Member:
+    gone = member(process)
+    gone.leave({"goodbye": status, "signal": signal}, when)
+    return gone
+
+
+def test_who_got_a_signal_is_named_whoever_leaves_first() -> None:
+    quicker, got = left(0, 143, 0, 1.0), left(1, 143, 15, 1.1)
+    assert signalled([quicker, got]) is got
+
+
+def test_who_left_before_the_first_step_because_of_a_signal_is_named() -> None:
+    """The others have an error then, or get signals of mpiexec."""
+    first = left(1, 143, 15, 1.0)
+    assert signalled([left(0, 1, 0, 2.0), first, member(2)]) is first
+    assert signalled([left(0, 143, 15, 2.0), first]) is first
+
+
+def test_an_error_that_ended_a_job_is_no_signal() -> None:
+    assert signalled([left(0, 1, 0, 1.0), left(1, 143, 15, 2.0)]) is None
+    assert signalled([left(0, 0, 0, 1.0), member(1)]) is None
+    assert signalled([]) is None
+
+
+@pytest.mark.parametrize("damage", [{"signal": "TERM"}, {"signal": -1}, {"goodbye": 1000}])
+def test_a_wrong_goodbye_is_refused(damage: dict[str, object]) -> None:
+    with pytest.raises(BadFrame):
+        member().leave({"goodbye": 143, "signal": 15, **damage}, 1.0)
