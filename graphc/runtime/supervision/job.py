@@ -15,13 +15,13 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
+from graphc.runtime.supervision.leftovers import folder_of
 from graphc.support import config
 from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
@@ -206,7 +206,7 @@ class MpiJob:
                 end()
         self._listen()
         if self.process.wait() < 0:  # killed, Open MPI's leaves a folder of its own
-            folder = Path(tempfile.gettempdir()) / f"ompi.{self.process.pid}"
+            folder = folder_of(self.process.pid)
             if folder.is_dir() and folder.stat().st_uid == os.geteuid():
                 shutil.rmtree(folder, ignore_errors=True)
 

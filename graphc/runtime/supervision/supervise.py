@@ -19,6 +19,7 @@ from typing import Any
 from graphc.runtime.machine.interrupts import Terminated
 from graphc.runtime.supervision import local_processes
 from graphc.runtime.supervision.job import HostLayout, MpiJob, MpiLauncher, address_for, signal_name
+from graphc.runtime.supervision.leftovers import Remover
 from graphc.runtime.supervision.local_processes import SharedFile
 from graphc.runtime.supervision.members import INTERRUPTED, Member, frozen, signalled, stuck
 from graphc.runtime.supervision.watch import WatchServer
@@ -141,6 +142,7 @@ class _Watched:
         self.job = MpiJob(
             launcher, program, layout, self.watch.address, self.watch.token, self.watch.selector
         )
+        self.remover = Remover(self.job.process.pid)
         self.asked: list[int] = []  # signals that this process got, not yet passed on
         self.stopping = 0
         self.shared: set[SharedFile] = set()
@@ -157,6 +159,7 @@ class _Watched:
         if kind is None and (first := self._signalled()) is not None:
             how = f"got {signal_name(first.signal)}, which ended the job"
             _write(f"{first} {how}: {first.standing}\n".encode())
+        self.remover.close()
         self.job.close()
         self.watch.close()
 
@@ -325,12 +328,14 @@ class _Watched:
 
     def _note_shared(self, now: float) -> None:
         """Note which shared memory the processes have, to remove what they leave."""
+        for member in self.watch.members.values():
+            self.shared |= member.shared
         if now - self.looked > 2.0:
             self.looked = now
             for member in self.watch.members.values():
-                self.shared |= member.shared
                 if member.here and member.active:
                     self.shared |= local_processes.shared_memory(member.pid)
+        self.remover.note(self.shared)
 
     def end(self) -> None:
         """End all that is left of the job: by request, by SIGKILL, by mpiexec."""

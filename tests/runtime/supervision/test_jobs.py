@@ -6,13 +6,16 @@ import os
 import random
 import re
 import signal
+import sys
 import time
+from pathlib import Path
 
 import pytest
 from runtime.supervision.conftest import Start
 from shares import every
 
 from graphc.runtime.supervision.job import MpiJob
+from graphc.runtime.supervision.leftovers import folder_of
 from graphc.runtime.supervision.members import Standing
 
 
@@ -149,6 +152,27 @@ def test_nothing_is_left_of_a_job_whose_launcher_is_killed(start: Start, frozen:
         job.kill(job.pid(1), signal.SIGSTOP)
     job.kill(job.launcher.pid)
     assert job.end().status == -signal.SIGKILL
+
+
+@pytest.mark.ci
+def test_nothing_is_left_if_mpiexec_is_killed_with_the_launcher(start: Start) -> None:
+    """MPI then ends the processes before they can remove anything."""
+    job = start(2, pause=0.01)
+    job.wait_for_step()
+    time.sleep(0.5)  # for the next look of the launcher
+    started = Path(f"/proc/{job.launcher.pid}/task/{job.launcher.pid}/children").read_text()
+    (mpiexec,) = [
+        pid for pid in map(int, started.split())
+        if not Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"sh\0")
+    ]  # fmt: skip
+    job.kill(job.launcher.pid)
+    os.kill(mpiexec, signal.SIGKILL)
+    assert job.shared or sys.platform != "linux"
+    assert job.end(within=20.0).status == -signal.SIGKILL
+    limit = time.monotonic() + 20.0
+    while folder_of(mpiexec).exists():
+        assert time.monotonic() < limit
+        time.sleep(0.05)
 
 
 @pytest.mark.slow
