@@ -162,11 +162,12 @@ class Builder:
 
             return call
         cls = op_named(name)
-        return lambda *operands, **attributes: self._call(cls, operands, attributes)
+        return lambda *operands, **attributes: self.call(cls, operands, attributes)
 
-    def _call(
+    def call(
         self, cls: type[Op], operands: Sequence[Operand], attributes: Mapping[str, Any]
     ) -> Value:
+        """The op of these attributes, of operands that may be numbers."""
         if cls.elementwise and len(operands) == 2 and not attributes:
             return self.binary(cls.name, *operands)
         if cls.elementwise and not attributes and all_weak(self, operands):

@@ -133,6 +133,15 @@ def _of_numpy(sample: Sample, n: int) -> list[Any] | None:
     return list(wanted) if isinstance(wanted, list | tuple) else [wanted]
 
 
+def is_traced(sample: Sample) -> bool:
+    """Whether the call can be traced at all."""
+    try:
+        traced_for(sample, max(sample.size, 2))
+    except Exception:
+        return False
+    return True
+
+
 REFUSED, ONE_SIZE, ANY_SIZE = "refused", "one size", "any size"
 
 

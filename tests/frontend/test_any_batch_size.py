@@ -28,6 +28,7 @@ from graphc.support import config
 HERE = Path(__file__).parent
 law = SimpleNamespace(**run_path(str(HERE / "batch_law.py")))
 cases = SimpleNamespace(**run_path(str(HERE / "numpy_cases.py")))
+calls = SimpleNamespace(**run_path(str(HERE / "nn_calls.py")))
 nn = graphc.nn
 Form = Callable[[Any, Any, Any], Any]
 
@@ -192,44 +193,9 @@ def test_functions_of_numpy_hold_for_a_batch_of_any_size_or_say_that_they_do_not
     assert wrong == [] and good > 50
 
 
-def _uniform(*shape: int) -> Any:
-    return cases.real(*shape, low=0.1, high=0.9)
-
-
-def _ids(*shape: int) -> Any:
-    return cases.ints(*shape, low=0, high=3)
-
-
-# What graphc.nn's functions are tried with: arrays, and numbers behind them.
-ARRAYS = [
-    (_uniform(4, 6),), (_uniform(2, 6, 6, 4),), (_ids(5),), (_uniform(4, 6), _uniform(4, 6)),
-    (_uniform(4, 6), _uniform(6)), (_uniform(4, 6), _ids(4)), (_uniform(3, 5, 4),) * 3,
-    (_uniform(5, 4), _ids(3)), (_uniform(4, 6), _uniform(6, 3)),
-    (_uniform(2, 6, 4), _uniform(3, 4, 5)), (_uniform(2, 6, 6, 4), _uniform(3, 3, 4, 5)),
-]  # fmt: skip
-NUMBERS: list[tuple[Any, ...]] = [(), (2,)]
-EXEMPT = {
-    "dropout": "its third argument is a key, a text",
-    "row_join": "it joins the parts of sparse gradients, whose lengths are static",
-    "cross_entropy": "classes that are as long as the batch: more labels than there are pass",
-}
-
-
 @cache
 def _nn_samples() -> list[Any]:
-    return list(_of_nn())
-
-
-def _of_nn() -> Iterator[Any]:
-    for name in functions.names():
-        for arrays in ARRAYS if name not in EXEMPT else ():
-            for numbers in NUMBERS:
-                yield from law.samples(name, _called(name, numbers), arrays)
-
-
-def _called(name: str, numbers: tuple[Any, ...]) -> Any:
-    function = functions.function(name)
-    return lambda *arrays: function(*arrays, *numbers)
+    return [x for call in calls.of_nn() for x in law.samples(*call)]
 
 
 @pytest.mark.one_in(12, ci=4)
@@ -239,6 +205,24 @@ def test_functions_of_graphc_nn_hold_for_a_batch_of_any_size_or_say_that_they_do
 ) -> None:
     wrong, good = _broken(_nn_samples(), part, has_numpy=False)
     assert wrong == [] and good > 20
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_each_function_of_graphc_nn_is_among_them(part: int) -> None:
+    samples: dict[str, list[Any]] = {name: [] for name in functions.names()[part::4]}
+    for sample in _nn_samples():
+        if sample.name in samples:
+            samples[sample.name].append(sample)
+    assert [name for name, some in samples.items() if not any(map(law.is_traced, some))] == [
+        name for name in samples if name in calls.NEEDS_MORE
+    ]
+
+
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("name", calls.LAYERS)
+def test_layers_hold_for_a_batch_of_any_size_or_say_that_they_do_not(name: str) -> None:
+    found = [law.verdict(x, False) for x in law.samples(*calls.of_layer(name))]
+    assert found[0] == law.ANY_SIZE and set(found) <= {law.ANY_SIZE, law.ONE_SIZE}
 
 
 # -- planted faults --------------------------------------------------------------------------------

@@ -11,8 +11,10 @@ import pytest
 
 import graphc
 from graphc import optim
+from graphc.frontend.numpy import functions
+from graphc.frontend.numpy.trace import record
 from graphc.support import config
-from graphc.support.errors import GraphcError
+from graphc.support.errors import GraphcError, InternalError
 
 X, Y = np.ones((4, 3), np.float32), np.ones(4, np.float32)
 W: dict[Any, Any] = {"w": np.zeros(3, np.float32)}
@@ -170,3 +172,50 @@ def test_a_param_called_step_is_told_why_it_may_not() -> None:
         lambda p, b: np.mean(b["x"] @ p["step"]), params, {"x": X}, optimizer=optim.sgd(0.1)
     ))  # fmt: skip
     assert "rename yours" in text
+
+
+WRONG: tuple[Any, ...] = ((), ("a",), (None,), ((1, 2),), ([],), (X, "a"), (X, 2.5), (X, (1, 2)),
+                          (X, None), (X, X), (Y, X, X), (X, -9), (X, 0, 0, 0))  # fmt: skip
+
+
+def test_no_function_of_nn_ends_in_a_traceback_of_ours() -> None:
+    """Whatever it is called with: it is traced, or refused with a code."""
+    refused = 0
+
+    def call(name: str, args: Any, options: Any) -> bool:
+        try:
+            getattr(graphc.nn, name)(*args, **options)
+        except GraphcError as error:
+            assert not isinstance(error, InternalError)
+            return True
+        return False
+
+    def step(params: Any, batch: Any) -> Any:
+        nonlocal refused
+        arrays = {id(X): batch["x"], id(Y): batch["ids"]}
+        for name in functions.names():
+            for args in WRONG:
+                given = [arrays.get(id(x), x) for x in args]
+                refused += call(name, given, {}) + call(name, given, {"axis": 7})
+        return {"y": np.sum(batch["x"])}
+
+    record(step, {}, {"x": X, "ids": np.zeros(4, np.int32)})
+    assert refused > 1000
+
+
+def test_a_function_of_nn_says_what_it_lacks_or_does_not_take() -> None:
+    def traced(call: Callable[[Any], Any]) -> Callable[[], Any]:
+        return lambda: record(lambda p, b: {"y": call(b["x"])}, {}, {"x": X})
+
+    text = refused("G0810", traced(lambda x: graphc.nn.windows(x, at=(1,))))
+    assert "graphc.nn.windows: missing a required argument: 'sizes'" in text
+    text = refused("G0810", traced(lambda x: graphc.nn.tile(x, 2.5)))
+    assert (
+        "graphc.nn.tile can't be called with these arguments" in text and "graphc ops tile" in text
+    )
+    refused("G0203", traced(lambda x: graphc.nn.add(x)))
+
+
+def test_add_of_nn_adds() -> None:
+    graph = record(lambda p, b: {"y": graphc.nn.add(b["x"], 2)}, {}, {"x": X}).graph
+    assert [node.op.name for node in graph if not node.op.source] == ["const", "broadcast", "add"]

@@ -66,20 +66,38 @@ def function(name: str) -> Callable[..., Any]:
 
 
 def _checked(name: str, f: Builder, args: list[Any], options: dict[str, Any]) -> Any:
+    try:
+        return _called(name, f, args, options)
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
+        text = f"graphc.nn.{name} can't be called with these arguments: {error}"
+        raise GraphcError("G0810", text, help=f"`graphc ops {name}` explains it") from None
+
+
+def _called(name: str, f: Builder, args: list[Any], options: dict[str, Any]) -> Any:
     function = COMPOSITES.get(name)
     like = next((x.dtype for x in (*args, *options.values()) if isinstance(x, Value)), None)
     if function is None:
-        return getattr(f, name)(*(as_operand(f, x, like) for x in args), **options)
+        cls = all_ops()[name]
+        _bound(name, inspect.signature(cls), (), options)
+        return f.call(cls, [as_operand(f, x, like) for x in args], options)
     form = form_of(Builtin(name, function))
-    try:
-        bound = form.signature.bind(f, *args, **options)
-    except TypeError as error:
-        text, known = f"graphc.nn.{name}: {error}", tuple(form.signature.parameters)[1:]
-        raise GraphcError("G0810", text, help=of_error(error, known)) from None
+    bound = _bound(name, form.signature, (f, *args), options)
     for key, x in bound.arguments.items():  # a count of the batch stays one, where a tensor may be
         bound.arguments[key] = handed_over(f, x, form.kinds.get(key, Any), like)
     with f.calls.composite(name):
         return function(*bound.args, **bound.kwargs)
+
+
+def _bound(
+    name: str, signature: inspect.Signature, args: tuple[Any, ...], options: dict[str, Any]
+) -> inspect.BoundArguments:
+    """The arguments by parameter. Raises G0810 if they do not fit."""
+    try:
+        return signature.bind(*args, **options)
+    except TypeError as error:
+        known = tuple(signature.parameters)[bool(args) :]
+        text = f"graphc.nn.{name}: {error}"
+        raise GraphcError("G0810", text, help=of_error(error, known)) from None
 
 
 def _argument(f: Builder, x: Any) -> Any:
