@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,7 +13,11 @@ import pytest
 
 import graphc
 from graphc.frontend.numpy import table
+from graphc.frontend.numpy.trace import record
 from graphc.support import config
+from graphc.testing.compute import evaluate
+
+cases = SimpleNamespace(**run_path(str(Path(__file__).with_name("numpy_cases.py"))))
 
 Array = np.ndarray[Any, np.dtype[Any]]
 DTYPES = (np.int32, np.int64, np.uint8, np.bool_)
@@ -132,3 +139,78 @@ def test_float_power_is_of_f64(path: str) -> None:
     x = np.array([0.0, -0.0, 1.0, -1.0, 2.5, -2.5, np.inf, -np.inf, np.nan, 1e-300, 1e300, 3.0])
     xs = tuple(v.ravel() for v in np.meshgrid(x, x))
     check(ran({"p": np.float_power}, xs)["p:0"], np.float_power(*xs), "float_power", xs)
+
+
+# -- what is no ufunc ------------------------------------------------------------------------------
+
+WHOLE = {
+    "u8": np.array([[200, 100, 250, 3], [0, 255, 7, 9], [1, 2, 3, 128], [64, 5, 17, 31]], np.uint8),
+    "bool": np.array([[1, 0, 1, 1], [0, 0, 1, 0], [1, 1, 1, 1], [0, 1, 0, 0]], bool),
+    "i32": np.array([[-20, 10, 25, 3], [0, -7, 7, 9], [1, 2, 3, 12], [-6, 5, 17, -3]], np.int32),
+}
+# Calls beside those of the list: methods of ufuncs, and sums of products.
+ALSO: dict[str, Callable[[Any], Any]] = {
+    "np.add.accumulate": lambda x: np.add.accumulate(x),
+    "np.add.reduce": lambda x: np.add.reduce(x),
+    "np.convolve": lambda x: np.convolve(x[0], x[1]),
+    "np.correlate": lambda x: np.correlate(x[0], x[1]),
+    "np.diagonal of a batch": lambda x: np.diagonal(x @ x.T),
+    "np.dot": lambda x: x.dot(x),
+    "np.einsum": lambda x: np.einsum("ij,kj->ik", x, x),
+    "np.inner": lambda x: np.inner(x, x),
+    "np.linalg.matmul": lambda x: np.linalg.matmul(x, x),
+    "np.linalg.matrix_power": lambda x: np.linalg.matrix_power(x, 2),
+    "np.linalg.multi_dot": lambda x: np.linalg.multi_dot([x, x]),
+    "np.linalg.outer": lambda x: np.linalg.outer(x[0], x[1]),
+    "np.matvec": lambda x: np.matvec(x, x[0]),
+    "np.multiply.accumulate": lambda x: np.multiply.accumulate(x[:2]),
+    "np.multiply.reduce": lambda x: np.multiply.reduce(x[:2]),
+    "np.outer": lambda x: np.outer(x, x),
+    "np.tensordot": lambda x: np.tensordot(x, x),
+    "np.vander": lambda x: np.vander(x[:, 1], 3),
+    "np.vdot": lambda x: np.vdot(x, x),
+    "np.vecmat": lambda x: np.vecmat(x[0], x),
+    "x @ x": lambda x: x @ x,
+}
+LISTED = [(name, call) for name, calls in cases.CASES.items() for call in calls] + [*ALSO.items()]
+
+
+@pytest.mark.parametrize("kind", WHOLE)
+@np.errstate(all="ignore")
+def test_what_a_function_makes_of_integers_and_bools_is_numpys(kind: str) -> None:
+    """In a dtype of graphc's, where NumPy's is larger: the numbers fit. Bools are where NumPy's are."""
+    x = WHOLE[kind]
+    compared = 0
+    for name, call in LISTED:
+        wanted = _made(call, x)
+        found = _made(lambda x, call=call: _traced(call, x), x) if wanted is not None else None
+        if wanted is None or found is None:
+            continue
+        compared += 1
+        for y, known in zip(found, wanted, strict=True):
+            same = y.shape == known.shape and (y.dtype.kind == "b") == (known.dtype.kind == "b")
+            rough = 3e-3 if known.dtype == np.float16 else 2e-5
+            wide = [a.astype(np.float64) for a in (y, known)]
+            assert same and np.allclose(*wide, rough, rough, equal_nan=True), (name, y, known)
+    assert compared > 150
+
+
+def _made(call: Callable[[Any], Any], x: Array) -> list[Array] | None:
+    """The results of the call; None if it is refused."""
+    try:
+        made = call(x)
+    except Exception:
+        return None
+    return [np.asarray(y) for y in (made if isinstance(made, list | tuple) else [made])]
+
+
+def _traced(call: Callable[[Any], Any], x: Array) -> list[Array]:
+    def step(params: Any, batch: Any) -> dict[str, Any]:
+        made = call(batch["x"])
+        several = made if isinstance(made, list | tuple) else [made]
+        return {f"y{i}": y for i, y in enumerate(several)}
+
+    feeds = {"x": x, "one": np.zeros(1)}
+    graph = record(step, {}, feeds, whole=["x"], data_dtype="float64").graph
+    values = evaluate(graph, feeds)
+    return [values[node] for node in graph.outputs.values()]

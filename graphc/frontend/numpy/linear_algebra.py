@@ -5,8 +5,10 @@ from __future__ import annotations
 from string import ascii_letters
 from typing import Any
 
+from graphc.frontend.numpy import reductions
 from graphc.frontend.numpy.handlers import traces, traces_ufunc
 from graphc.frontend.numpy.session import plain_shape
+from graphc.frontend.numpy.truths import of_truths
 from graphc.frontend.operands import as_axis, as_int, as_values, value
 from graphc.ir.builder import Builder, Operand, Value
 from graphc.ir.op import require
@@ -15,7 +17,43 @@ from graphc.ops.composites.support import dim_of, floats, iota_like
 # -- products -------------------------------------------------------------------------------------
 
 
+@traces_ufunc("matmul")
+@of_truths(2)
+def matmul(f: Builder, a: Operand, b: Operand) -> Value:
+    """`matmul`"""
+    return f.matmul(a, b)
+
+
+@traces("linalg.matmul")
+@of_truths(2)
+def linalg_matmul(f: Builder, x1: Any, x2: Any) -> Value:
+    """`matmul`"""
+    return f.matmul(*as_values(f, x1, x2))
+
+
+@traces("inner")
+@of_truths(2)
+def inner(f: Builder, a: Any, b: Any) -> Value:
+    """`inner`"""
+    return f.inner(*as_values(f, a, b))
+
+
+@traces("outer")
+@of_truths(2)
+def outer(f: Builder, a: Any, b: Any) -> Value:
+    """`outer`"""
+    return f.outer(*as_values(f, a, b))
+
+
+@traces("linalg.outer")
+@of_truths(2)
+def linalg_outer(f: Builder, x1: Any, x2: Any) -> Value:
+    """`outer`"""
+    return f.outer(*as_values(f, x1, x2))
+
+
 @traces("dot", methods=("dot",))
+@of_truths(2)
 def dot(f: Builder, a: Any, b: Any) -> Value:
     """`dot`: a matrix product where both are matrices"""
     x, y = as_values(f, a, b)
@@ -25,12 +63,14 @@ def dot(f: Builder, a: Any, b: Any) -> Value:
 
 
 @traces("vdot")
+@of_truths(2)
 def vdot(f: Builder, a: Any, b: Any) -> Value:
     """the inner product of both, flattened"""
     return f.inner(*(f.flatten(x) for x in as_values(f, a, b)))
 
 
 @traces("tensordot", "linalg.tensordot")
+@of_truths(2)
 def tensordot(f: Builder, a: Any, b: Any, axes: Any = 2) -> Value:
     """`tensordot`"""
     x, y = as_values(f, a, b)
@@ -58,12 +98,14 @@ def linalg_vecdot(f: Builder, x1: Any, x2: Any, *, axis: Any = -1) -> Value:
 
 
 @traces_ufunc("matvec")
+@of_truths(2)
 def matvec(f: Builder, a: Operand, b: Operand) -> Value:
     """matrices times vectors"""
     return f.squeeze(f.matmul(a, f.expand_dims(b, -1)), -1)
 
 
 @traces_ufunc("vecmat")
+@of_truths(2)
 def vecmat(f: Builder, a: Operand, b: Operand) -> Value:
     """vectors times matrices"""
     return f.squeeze(f.matmul(f.expand_dims(a, -2), b), -2)
@@ -97,6 +139,7 @@ def cross(
 
 
 @traces("linalg.multi_dot")
+@of_truths(1)
 def multi_dot(f: Builder, arrays: Any) -> Value:
     """the product of several matrices, from the left"""
     first, *others = as_values(f, *arrays)
@@ -106,6 +149,7 @@ def multi_dot(f: Builder, arrays: Any) -> Value:
 
 
 @traces("linalg.matrix_power")
+@of_truths(1)
 def matrix_power(f: Builder, a: Any, n: Any) -> Value:
     """a @ a @ ... @ a, n >= 0 times"""
     x, power = value(f, a), as_int(n, "n")
@@ -125,6 +169,7 @@ def matrix_power(f: Builder, a: Any, n: Any) -> Value:
 
 
 @traces("einsum")
+@of_truths()
 def einsum(f: Builder, subscripts: Any, *arrays: Any, optimize: Any = False) -> Value:
     """`einsum`, with `...`"""
     require(isinstance(subscripts, str), "np.einsum takes its subscripts as text", code="G0810")
@@ -298,6 +343,7 @@ def diagflat(f: Builder, v: Any, k: Any = 0) -> Value:
 
 
 @traces("convolve")
+@of_truths(2)
 def convolve(f: Builder, a: Any, v: Any, mode: str = "full") -> Value:
     """the convolution of two vectors"""
     x, w = as_values(f, a, v)
@@ -307,6 +353,7 @@ def convolve(f: Builder, a: Any, v: Any, mode: str = "full") -> Value:
 
 
 @traces("correlate")
+@of_truths(2)
 def correlate(f: Builder, a: Any, v: Any, mode: str = "valid") -> Value:
     """the correlation of two vectors"""
     x, w = as_values(f, a, v)
@@ -338,7 +385,7 @@ def polyval(f: Builder, p: Any, x: Any) -> Value:
 @traces("vander")
 def vander(f: Builder, x: Any, N: Any = None, increasing: bool = False) -> Value:
     """the powers of x as columns"""
-    a = value(f, x)
+    a = reductions.wide_enough(f, value(f, x))
     n = plain_shape(a)[0] if N is None else as_int(N, "N")
     columns = [f.power(a, k) for k in range(n)]
     return f.stack(columns if increasing else columns[::-1], axis=1)

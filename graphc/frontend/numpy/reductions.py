@@ -28,6 +28,11 @@ def typed(f: Builder, a: Any, dtype: Any) -> Value:
     return x if dtype is None else f.to_dtype(x, dtype_argument(dtype))
 
 
+def wide_enough(f: Builder, x: Value) -> Value:
+    """Bools and u8 as i32, in which sums and products of them are made."""
+    return f.to_dtype(x, I32) if x.dtype.kind in "bu" else x
+
+
 def _where_kept(f: Builder, x: Value, where: Any, other: Scalar | Value) -> Value:
     """`x` with `other` where the mask `where=` is off."""
     return x if where is True else f.where(operand(f, where), x, other)
@@ -260,8 +265,7 @@ def cumsum(f: Builder, a: Any, axis: Any = None, dtype: Any = None) -> Value:
 def cumprod(f: Builder, a: Any, axis: Any = None, dtype: Any = None) -> Value:
     """running products, in log2(n) steps"""
     x, dim = _flat(f, typed(f, a, dtype), axis)
-    x = f.to_dtype(x, I32) if x.dtype.kind in "bu" else x
-    return scan(f, lambda a, b: a * b, x, dim)
+    return scan(f, lambda a, b: a * b, wide_enough(f, x), dim)
 
 
 def _cumulative(running: Any, first: Scalar) -> Any:

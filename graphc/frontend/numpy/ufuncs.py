@@ -94,6 +94,8 @@ def _accumulate(ufunc: np.ufunc, function: Handler) -> Handler:
         dim = as_int(as_axis(axis), "axis")
         if ufunc is np.add:
             return f.cumsum(x, dim)
+        if ufunc is np.multiply and dtype is None:
+            x = reductions.wide_enough(f, x)
         return scan(f, lambda a, b: function(f, a, b), x, dim)
 
     return accumulate

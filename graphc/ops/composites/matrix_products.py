@@ -7,7 +7,7 @@ from string import ascii_letters
 
 from graphc.ir.builder import Builder, Operand, Value
 from graphc.ir.op import require
-from graphc.ir.registry import array_function, composite, ufunc
+from graphc.ir.registry import composite
 from graphc.ir.types import I32
 from graphc.ir.weak import common_dtype
 from graphc.ops.composites.support import dim_of, iota_like, reshaped
@@ -129,8 +129,6 @@ def _result_size(terms: Sequence[EinsumOperand], pair: tuple[int, int], out: str
 # -- matrix products -----------------------------------------------------------------------------
 
 
-@array_function("linalg.matmul(x1, x2)")
-@ufunc("matmul")
 @composite
 def matmul(f: Builder, a: Operand, b: Operand) -> Value:
     """`y = a @ b`: NumPy's matrix product; leading dims are batches and broadcast"""
@@ -170,7 +168,6 @@ def dot(f: Builder, a: Operand, b: Operand) -> Value:
     return f.tensordot(x, y, ((x.rank - 1,), (max(0, y.rank - 2),)))
 
 
-@array_function("inner(a, b)")
 @composite
 def inner(f: Builder, a: Operand, b: Operand) -> Value:
     """`y` sums over the last dims of a and b"""
@@ -178,7 +175,6 @@ def inner(f: Builder, a: Operand, b: Operand) -> Value:
     return x * y if x.rank == 0 or y.rank == 0 else f.tensordot(x, y, ((-1,), (-1,)))
 
 
-@array_function("outer(a, b)", "linalg.outer(x1, x2)")
 @composite
 def outer(f: Builder, a: Operand, b: Operand) -> Value:
     """`y[i, j] = a[i] * b[j]`, both flattened"""

@@ -276,7 +276,8 @@ def diagonal(f: Builder, x: Operand) -> Value:
     square = value.rank >= 2 and value.shape[-1] == value.shape[-2]
     require(square, f"diagonal: shape {value.shape} is not square")
     rows, columns = (iota_like(f, value, value.rank - i) for i in (2, 1))
-    return f.sum(f.select(f.eq(rows, columns), value, f.zeros_like(value)), -1)
+    only = f.select(f.eq(rows, columns), value, f.zeros_like(value))
+    return f.to_dtype(f.sum(only, -1), value.dtype)  # sums of bools and u8 are i32
 
 
 @composite
