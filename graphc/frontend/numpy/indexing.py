@@ -85,11 +85,12 @@ def is_basic(key: Any) -> bool:
 def _items(key: Any) -> list[Item]:
     items: list[Item] = []
     for k in key if isinstance(key, tuple) else (key,):
-        items += _item(k)
+        items += items_of(k)
     return items
 
 
-def _item(k: Any) -> list[Item]:
+def items_of(k: Any) -> list[Item]:
+    """A part of a key; a constant mask is the places of its true entries. Raises G0805."""
     match k:
         case None | EllipsisType():
             return [k]
@@ -199,16 +200,20 @@ def _apart(items: list[Item]) -> tuple[list[Item], _IndexArrays]:
             dims.append(dim)
         basic.append(slice(None) if isinstance(k, np.ndarray | Value) else k)
         dim += not isinstance(k, int)
-    advanced = [i for i, k in enumerate(items) if isinstance(k, int | np.ndarray | Value)]
-    adjacent = advanced == list(range(advanced[0], advanced[-1] + 1))
-    return basic, _IndexArrays(ids, dims, dims[0] if adjacent else 0)
+    return basic, _IndexArrays(ids, dims, dims[0] if adjacent_arrays(items) else 0)
+
+
+def adjacent_arrays(items: list[Item]) -> bool:
+    """Whether the arrays and integers of a key are side by side, so that their dims stay there."""
+    at = [i for i, k in enumerate(items) if isinstance(k, int | np.ndarray | Value)]
+    return at == list(range(at[0], at[-1] + 1))
 
 
 def _looked_up(f: Builder, x: Value, arrays: _IndexArrays, order: list[int]) -> Value:
     """The dims of the index arrays, then the rest of x."""
     if len(arrays.ids) == 1:
         (d,), (k,) = arrays.dims, arrays.ids
-        if isinstance(k, Value) and k.rank == 1 and _row_number(f, k, x, d, k.shape) is not None:
+        if isinstance(k, Value) and k.rank == 1 and row_number(f, k, x, d, k.shape) is not None:
             return f.moveaxis(x, d, 0)
         if not isinstance(k, Value):
             y = f.gather(x, index_value(f, k, x.shape[d], "an index"), dim=d)
@@ -219,7 +224,7 @@ def _looked_up(f: Builder, x: Value, arrays: _IndexArrays, order: list[int]) -> 
     x = f.transpose(x, order)
     shape = np.broadcast_shapes(*(k.shape for k in arrays.ids))
     for slot, k in enumerate(arrays.ids):
-        dim = _row_number(f, k, x, slot, shape)
+        dim = row_number(f, k, x, slot, shape)
         if dim is not None:
             return _by_row(f, x, arrays.ids, slot, dim)
     ids = _merged(f, x, arrays.ids)
@@ -228,7 +233,7 @@ def _looked_up(f: Builder, x: Value, arrays: _IndexArrays, order: list[int]) -> 
     return f.gather(flat, ids, dim=0)
 
 
-def _row_number(f: Builder, k: Item, x: Value, slot: int, shape: tuple[int, ...]) -> int | None:
+def row_number(f: Builder, k: Item, x: Value, slot: int, shape: tuple[int, ...]) -> int | None:
     """The dim of the result along which the index array `k` counts 0, 1, ..., n-1."""
     n = x.shape[slot]
     if isinstance(k, Value):

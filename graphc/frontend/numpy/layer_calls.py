@@ -46,7 +46,7 @@ def layer_call(
         finally:
             session.layer = outer
         if outer is None and isinstance(result, Tracer):
-            result._value = renamed(session, unwrap(result, f), user_span(), before)
+            result.memory.rename(renamed(session, unwrap(result, f), user_span(), before))
         return result  # type: ignore[no-any-return]
 
     return call

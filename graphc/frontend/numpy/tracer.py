@@ -13,16 +13,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from inspect import signature
 from math import prod
 from typing import TYPE_CHECKING, Any, NoReturn
-from weakref import WeakSet
 
 import numpy as np
 
 from graphc.frontend.numpy import table, ufuncs
 from graphc.frontend.numpy.batch_size import may_depend_on_size
+from graphc.frontend.numpy.changes import Call, check_fits, is_number, is_written, noted, replace
 from graphc.frontend.numpy.creation import lengths
 from graphc.frontend.numpy.handlers import Handler
 from graphc.frontend.numpy.indexing import getitem, getview, is_basic
 from graphc.frontend.numpy.length import Length, Traced, shown
+from graphc.frontend.numpy.memory import Memory
 from graphc.frontend.numpy.other_names import has_other_names
 from graphc.frontend.numpy.other_words import of_error
 from graphc.frontend.numpy.refusals import (
@@ -36,6 +37,7 @@ from graphc.frontend.numpy.refusals import (
     refuse_truth,
     refuse_ufunc,
 )
+from graphc.frontend.numpy.writes import with_entries
 from graphc.frontend.operands import value
 from graphc.ir.builder import Builder, Value
 from graphc.ir.types import dtype_of
@@ -57,16 +59,21 @@ MAX_NESTING = 32  # of lists in an argument, as NumPy's own limit on dims
 class Tracer(np.lib.mixins.NDArrayOperatorsMixin, Traced, InGraph):
     """An array of the step that is being traced: it has a shape and a dtype, but no entries.
 
-    Its value can be replaced (`x += y`, `out=x`), as the memory of an ndarray can be overwritten.
-    Tracers with the same `_memory` are views of each other; to replace the value of one is an error
-    (G0804).
+    Its value can be replaced (`x[key] = v`, `x += y`, `out=x`), as the memory of an ndarray can be
+    overwritten; views of it share its `memory`. A `number` is one of NumPy's scalars, which can't:
+    `x += y` makes a new one.
     """
 
-    __slots__ = ("__weakref__", "_memory", "_session", "_value")
+    __slots__ = ("__weakref__", "_session", "memory", "number")
 
-    def __init__(self, session: TraceSession, value: Value) -> None:
-        self._session, self._value = session, value
-        self._memory: WeakSet[Tracer] | None = None
+    def __init__(self, session: TraceSession, value: Value, memory: Memory | None = None) -> None:
+        self._session = session
+        self.memory = Memory(value, rows=True) if memory is None else memory
+        self.number = False
+
+    @property
+    def _value(self) -> Value:
+        return self.memory.read(self._session.builder)
 
     # -- what is known of it ------------------------------------------------------------------
 
@@ -127,8 +134,10 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin, Traced, InGraph):
         name = f"np.{ufunc.__name__}" + (f".{method}" if method != "__call__" else "")
         if method == "at":
             return self._call(name, handler, inputs[1:], {"x": inputs[0]}, inputs[:1])
-        if outs and has_other_names(outs) and in_augmented_assignment():
-            refuse_other_names()
+        if outs and in_augmented_assignment():
+            if has_other_names(outs):
+                refuse_other_names()
+            outs = () if is_number(outs[0]) else outs
         if method == "__call__" and options.get("where", True) is not True:
             options["base"] = outs[0] if outs else None
         return self._call(name, handler, inputs, options, outs)
@@ -182,20 +191,8 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin, Traced, InGraph):
                     return _written(self._session, result, outs)
             except GraphcError as error:
                 raise error.at(span) from None
-        return self._viewed(
-            wrap(self._session, renamed(self._session, result, span, before)), handler
-        )
-
-    def _viewed(self, result: Any, handler: Handler) -> Any:
-        """Note that the result shares this array's memory, if it does in NumPy."""
-        if handler not in table.VIEWS:
-            return result
-        for x in result if isinstance(result, (list, tuple)) else (result,):
-            if isinstance(x, Tracer):
-                self._memory = self._memory if self._memory is not None else WeakSet([self])
-                self._memory.add(x)
-                x._memory = self._memory
-        return result
+            made = wrap(self._session, renamed(self._session, result, span, before))
+            return noted(Call(handler, args, options, given, named), made)
 
     # -- indexing -----------------------------------------------------------------------------
 
@@ -208,12 +205,9 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin, Traced, InGraph):
         self._session.note_loop(self._value.type)
         return (self[i] for i in range(self.length(plain=True)))
 
-    def __setitem__(self, key: Any, value: Any) -> NoReturn:
-        refuse(
-            "G0804",
-            "entries of a traced array can't be written in place",
-            "build the result: np.where(mask, v, x), np.concatenate or np.stack of parts",
-        )
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if not is_written(self, key, value):
+            self._call("x[key] = v", with_entries, (self, key, value), {}, (self,))
 
     def __contains__(self, item: Any) -> NoReturn:
         refuse("G0801", "`in` needs the entries of a traced array", "write np.any(x == item)")
@@ -313,13 +307,13 @@ def _write(session: TraceSession, out: Any, result: Any) -> Any:
     f = session.builder
     match out:
         case Tracer():
-            _replace(f, out, value(f, result))
+            replace(session, out.memory, value(f, result))
             return out
         case None:
             return wrap(session, result)
         case np.ndarray() if in_augmented_assignment():
             # `a += x` binds the name a to what this returns: the array itself need not change.
-            _check_fits(result, out.shape, out.dtype if out.ndim else result.dtype.numpy)
+            check_fits(result, out.shape, out.dtype if out.ndim else result.dtype.numpy)
             return wrap(session, f.to_dtype(result, dtype_of(out.dtype)) if out.ndim else result)
         case _:
             raise GraphcError(
@@ -359,32 +353,3 @@ def wrap(session: TraceSession, x: Any) -> Any:
             return [wrap(session, item) for item in x]
         case _:
             return shown(x)
-
-
-def _replace(f: Builder, out: Tracer, result: Value) -> None:
-    """Let `out` refer to `result`, cast to out's dtype. Raises G0804."""
-    if f.nodes[out._value.name].op.source == "variable":
-        out._session.note(
-            "G0835",
-            f"'{out._value.name}' is changed in this step only: the variable keeps its value",
-            "the optimizer updates params: graphc.compile(..., optimizer=...); write a state with "
-            "graphc.update, or return it",
-        )
-    if out._memory is not None and len(out._memory) > 1:
-        raise GraphcError(
-            "G0804",
-            "an array is changed in place while another name refers to the same memory",
-            help="write x = x + y instead of x += y; for some entries, np.where(mask, x + y, x)",
-        )
-    _check_fits(result, out._value.shape, out.dtype)
-    out._value = f.to_dtype(result, out._value.dtype)
-
-
-def _check_fits(result: Value, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-    help = "write x = x + y, which may change both"
-    if result.shape != shape:
-        text = f"a result of shape {result.shape} does not fit into an array of shape {shape}"
-        raise GraphcError("G0804", text, help=help)
-    if not np.can_cast(result.dtype.numpy, dtype, "same_kind"):
-        text = f"a result of dtype {result.dtype} does not fit into an array of {dtype}"
-        raise GraphcError("G0804", text, help=help)

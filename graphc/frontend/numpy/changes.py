@@ -1,0 +1,254 @@
+"""Which results of calls are views in NumPy, which are numbers, and what a write to an array does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from graphc.frontend.numpy import table
+from graphc.frontend.numpy.handlers import Handler
+from graphc.frontend.numpy.indexing import getitem, getview, is_basic
+from graphc.frontend.numpy.length import Traced
+from graphc.frontend.numpy.memory import Memory, View
+from graphc.frontend.numpy.writes import into_view, with_entries
+from graphc.ir.builder import Builder, Value
+from graphc.support.dataclass import dataclass
+from graphc.support.errors import GraphcError
+
+if TYPE_CHECKING:
+    from graphc.frontend.numpy.session import TraceSession
+
+# -- views ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Entries:
+    """x[key] of integers and slices."""
+
+    key: Any
+
+    def look(self, f: Builder, x: Value) -> Value:
+        return getitem(f, x, self.key)
+
+    def put(self, f: Builder, x: Value, new: Value) -> Value:
+        return with_entries(f, x, self.key, new)
+
+
+@dataclass(frozen=True, eq=False)
+class Rearranged:
+    """What a function makes by rearranging the entries of one of its arguments.
+
+    slot: this argument, `part`: which of the results it is. array, view: their values when the view
+    was made; the nodes between them say where its entries are
+    """
+
+    handler: Handler
+    given: Sequence[Any]
+    named: Mapping[str, Any]
+    slot: int | str
+    part: int | None
+    array: Value
+    view: Value
+
+    def look(self, f: Builder, x: Value) -> Value:
+        given, named = list(self.given), dict(self.named)
+        if isinstance(self.slot, int):
+            given[self.slot] = x
+        else:
+            named[self.slot] = x
+        made = self.handler(f, *given, **named)
+        result: Value = made if self.part is None else made[self.part]
+        return result
+
+    def put(self, f: Builder, x: Value, new: Value) -> Value:
+        if self.handler in _read_only():
+            raise GraphcError(
+                "G0804",
+                "a view that is read-only in NumPy is written to",
+                help="write into a copy of it, y = y.copy(), or into the array itself",
+            )
+        return into_view(f, self.array, self.view, x, new)
+
+
+@lru_cache(maxsize=1)
+def _read_only() -> frozenset[Handler]:
+    names = ("broadcast_to", "broadcast_arrays", "diagonal", "linalg.diagonal", "diag")
+    return frozenset(table.NAMES[n] for n in names if n in table.NAMES)
+
+
+@lru_cache(maxsize=1)
+def _reshaping() -> frozenset[Handler]:
+    """The functions whose result is a view or a copy, depending on how entries lie in memory."""
+    names = table.NAMES["reshape"], table.NAMES["ravel"], table.METHODS["reshape"]
+    return frozenset(names)
+
+
+@lru_cache(maxsize=1)
+def _in_rows() -> frozenset[Handler]:
+    """The functions that give arrays in row-major order if they are given such arrays."""
+    names = (
+        "where", "clip", "matmul", "dot", "concatenate", "stack", "hstack", "vstack", "sum", "mean",
+        "max", "min", "amax", "amin", "prod", "std", "var", "any", "all", "cumsum", "cumprod",
+        "sort", "argsort", "take", "tile", "repeat", "pad", "roll", "outer", "astype", "diff",
+        "take_along_axis", "select", "tril", "triu", "zeros_like", "ones_like", "empty_like",
+        "full_like", "array", "asarray", "copy", "nan_to_num", "round",
+    )  # fmt: skip
+    methods = (h for name, h in table.METHODS.items() if name in names)
+    return frozenset(
+        (*table.UFUNCS.values(), *methods, *(table.NAMES[n] for n in names if n in table.NAMES))
+    )
+
+
+@lru_cache(maxsize=1)
+def _making_arrays() -> frozenset[Handler]:
+    """The functions that give an array of no dims where others give one of NumPy's numbers."""
+    names = ("where", "select", "zeros_like", "ones_like", "empty_like", "full_like", "array",
+             "asarray")  # fmt: skip
+    return frozenset(table.NAMES[n] for n in names if n in table.NAMES)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a handler: the user's arguments, and the handler's."""
+
+    handler: Handler
+    args: Sequence[Any]
+    options: Mapping[str, Any]
+    given: Sequence[Any]
+    named: Mapping[str, Any]
+
+    @property
+    def arrays(self) -> dict[int | str, Any]:
+        """The traced arrays among the arguments."""
+        every: dict[int | str, Any] = {**dict(enumerate(self.args)), **self.options}
+        return {slot: x for slot, x in every.items() if isinstance(x, Traced)}
+
+
+def noted(call: Call, made: Any) -> Any:
+    """The result of a call: views share the memory of their array, numbers have none."""
+    arrays = call.arrays
+    several = isinstance(made, list | tuple)
+    shares = _is_view(call, made, arrays)
+    for i, y in enumerate(made if several else (made,)):
+        if not isinstance(y, Traced):
+            continue
+        if shares:
+            # Several arrays are results one by one, in this order.
+            slot = i if several and len(arrays) > 1 else next(iter(arrays))
+            if slot in arrays:
+                _link(call, y, arrays[slot], slot, i if several else None)
+        else:
+            _fresh(call, y)
+    return made
+
+
+def _is_view(call: Call, made: Any, arrays: Mapping[int | str, Any]) -> bool:
+    handler = call.handler
+    if not arrays:
+        return False
+    first: Any = next(iter(arrays.values()))
+    if handler is table.NAMES["einsum"]:  # of one array without a sum
+        return isinstance(made, Traced) and len(arrays) == 1 and _permutes(call.args)
+    if handler is table.NAMES["diag"]:
+        return isinstance(made, Traced) and bool(made.ndim < first.ndim)  # type: ignore[attr-defined]
+    if handler in (table.NAMES["astype"], table.METHODS["astype"]):
+        return call.options.get("copy") is False and made.dtype == first.dtype
+    copies = handler in _reshaping() and call.options.get("copy") is True
+    return handler in table.VIEWS and not copies
+
+
+def _permutes(args: Sequence[Any]) -> bool:
+    left, arrow, right = str(args[0]).replace(" ", "").partition("->")
+    return bool(arrow) and len(args) == 2 and set(left) == set(right)
+
+
+def _link(call: Call, y: Any, array: Any, slot: int | str, part: int | None) -> None:
+    """Make y a view of an array."""
+    base: Memory = array.memory
+    view = y.memory.value
+    value = base.read(view.builder)
+    if call.handler is getview:
+        key = call.given[1]
+        if not y.ndim and all(isinstance(k, int) for k in (key if type(key) is tuple else (key,))):
+            y.number = True
+            return
+        how: Entries | Rearranged = Entries(key)
+        rows = base.rows and _contiguous(key)
+    else:
+        how = Rearranged(call.handler, call.given, call.named, slot, part, value, view)
+        rows = base.rows and (call.handler in _reshaping() or view.name == value.name)
+    ones = [n for n in view.shape if n != 1] == [n for n in value.shape if n != 1]
+    certain = ones and call.handler is not table.NAMES["ravel"]
+    if call.handler in _reshaping() and not base.rows and not certain:
+        y.memory.rows = True
+        y.memory.may_share(base)
+        return
+    y.memory = Memory(view, View(base, how), rows)
+
+
+def _contiguous(key: Any) -> bool:
+    """Whether x[key] of an array in row-major order is in row-major order, too."""
+    items = [k for k in (key if type(key) is tuple else (key,)) if k is not None]
+    while items and isinstance(items[0], int):
+        items = items[1:]
+    if items and isinstance(items[0], slice) and items[0].step in (None, 1):
+        items = items[1:]
+    return all(k is Ellipsis or k == slice(None) for k in items)
+
+
+def _fresh(call: Call, y: Any) -> None:
+    """Note what is known of a new array: whether it is a number, and how its entries lie."""
+    if not y.ndim:
+        y.number = call.handler not in _making_arrays()
+        return
+    known = call.handler in _in_rows() and call.handler is not getitem
+    arrays = all(x.memory.rows for x in call.arrays.values())
+    constants = all(
+        x.flags.c_contiguous for x in (*call.args, *call.options.values()) if type(x) is np.ndarray
+    )
+    y.memory.rows = y.ndim < 2 or (known and arrays and constants)
+
+
+# -- writes ---------------------------------------------------------------------------------------
+
+
+def is_number(x: Any) -> bool:
+    """Whether x is a traced number, which `x += y` does not change: the name gets a new one."""
+    return isinstance(x, Traced) and bool(x.number)  # type: ignore[attr-defined]
+
+
+def is_written(x: Any, key: Any, v: Any) -> bool:
+    """Whether x[key] = v ends `x[key] += y`, which has changed x by changing the view x[key]."""
+    if not isinstance(v, Traced) or v.memory.view is None or not is_basic(key):  # type: ignore[attr-defined]
+        return False
+    return bool(v.memory.shows(x.memory, Entries(key)))  # type: ignore[attr-defined]
+
+
+def replace(session: TraceSession, memory: Memory, result: Value) -> None:
+    """Let an array have the value `result`, cast to its dtype. Raises G0804."""
+    f = session.builder
+    before = memory.read(f)
+    first = memory.first
+    if first.node.op.source == "variable":
+        session.note(
+            "G0835",
+            f"'{first.name}' is changed in this step only: the variable keeps its value",
+            "the optimizer updates params: graphc.compile(..., optimizer=...); write a state with "
+            "graphc.update, or return it",
+        )
+    check_fits(result, before.shape, before.dtype.numpy)
+    memory.write(f, f.to_dtype(result, before.dtype))
+
+
+def check_fits(result: Value, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    """Raise G0804 if NumPy can't write a result into an array of this shape and dtype."""
+    help = "write x = x + y, which may change both"
+    if result.shape != shape:
+        text = f"a result of shape {result.shape} does not fit into an array of shape {shape}"
+        raise GraphcError("G0804", text, help=help)
+    if not np.can_cast(result.dtype.numpy, dtype, "same_kind"):
+        text = f"a result of dtype {result.dtype} does not fit into an array of {dtype}"
+        raise GraphcError("G0804", text, help=help)

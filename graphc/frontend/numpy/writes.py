@@ -1,0 +1,554 @@
+"""`x[key] = v` as in NumPy: a new array, in which these entries are those of v.
+
+Entries are chosen by comparisons of their places wherever that is enough, as `where(i == k, v, x)`:
+it holds for any number of examples, and dims can still be split. Only entries at many places that
+are known at run time are looked up. Where a place is written several times, the last one counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from types import EllipsisType
+from typing import Any
+
+import numpy as np
+
+from graphc.frontend.numpy.indexing import Item, adjacent_arrays, getitem, items_of, row_number
+from graphc.frontend.numpy.ordering import index_value
+from graphc.frontend.numpy.session import plain_shape
+from graphc.frontend.operands import operand, value
+from graphc.frontend.run_time_length import always_inside, is_count
+from graphc.ir.builder import Builder, Value
+from graphc.ir.op import require
+from graphc.ir.types import BOOL, I32, DType, Size
+from graphc.ops.composites.support import reshaped
+from graphc.ops.ordering import Argsort
+from graphc.ops.reshape import Reshape
+from graphc.ops.shape import Reverse, Transpose
+from graphc.ops.slicing import Concat, Pad, Slice
+from graphc.support.errors import GraphcError
+
+FEW = 16  # entries of each row that are written one after the other
+
+
+def with_entries(f: Builder, x: Any, key: Any, v: Any) -> Value:
+    """x with x[key] = v. Raises G0804, G0805, G0810."""
+    array = value(f, x)
+    new = cast_to(f, v, array.dtype)
+    items = _expanded(_items(key), array.rank)
+    if not any(isinstance(k, np.ndarray | Value) for k in items):
+        return _with_slices(f, array, items, new)
+    return _with_arrays(f, array, items, new)
+
+
+def cast_to(f: Builder, v: Any, dtype: DType) -> Value:
+    """v in the dtype of the array into which it is written, cast as NumPy does: any dtype may be
+    cast, but a Python number must fit. Raises G0810."""
+    given = operand(f, v)
+    if isinstance(given, Value):
+        return f.to_dtype(given, dtype)
+    if dtype.kind in "iu":
+        try:
+            given = int(np.array(int(given), dtype.numpy))
+        except (OverflowError, ValueError) as error:
+            text = f"{given!r} can't be written into an array of {dtype}: {error}"
+            raise GraphcError("G0810", text) from None
+    return f.lift(bool(given) if dtype == BOOL else given, dtype)
+
+
+# -- the key --------------------------------------------------------------------------------------
+
+
+def _items(key: Any) -> list[Item]:
+    """The parts of a key; masks stay masks."""
+    items: list[Item] = []
+    for k in key if isinstance(key, tuple) else (key,):
+        if isinstance(k, Value) and k.dtype == BOOL:
+            items.append(k)
+        elif isinstance(k, np.ndarray) and k.dtype == bool:
+            items.append(k)
+        else:
+            items += items_of(k)
+    require(
+        not any(_is_mask(k) and not _rank(k) for k in items),
+        "a bool is not an index",
+        code="G0805",
+        help="write np.where(condition, v, x)",
+    )
+    return items
+
+
+def _is_mask(k: Item) -> bool:
+    return (isinstance(k, np.ndarray) and k.dtype == bool) or (
+        isinstance(k, Value) and k.dtype == BOOL
+    )
+
+
+def _rank(k: Item) -> int:
+    return k.rank if isinstance(k, Value) else k.ndim
+
+
+def _width(k: Item) -> int:
+    """How many dims a part of a key indexes."""
+    return 0 if k is None else _rank(k) if _is_mask(k) else 1
+
+
+def _expanded(items: list[Item], rank: int) -> list[Item]:
+    """The items with `...` written out, in all for each dim."""
+    dots = [i for i, k in enumerate(items) if isinstance(k, EllipsisType)]
+    require(len(dots) <= 1, "an index has one `...` at most", code="G0805")
+    used = sum(_width(k) for k in items if not isinstance(k, EllipsisType))
+    text = f"{used} {'index' if used == 1 else 'indices'} for an array of {rank} dims"
+    require(used <= rank, text, code="G0805")
+    at = dots[0] if dots else len(items)
+    return [*items[:at], *[slice(None)] * (rank - used), *items[at + 1 :]]
+
+
+# -- the shape of what is written -----------------------------------------------------------------
+
+
+def _of_rank(f: Builder, v: Value, shape: Sequence[int]) -> Value:
+    """v with as many dims as `shape`, each of that length or of length 1. Raises G0810."""
+    extra = v.rank - len(shape)
+    own = v.shape[extra:] if extra > 0 else (1,) * -extra + v.shape
+    fits = extra <= 0 or all(n == 1 for n in v.shape[:extra])
+    fits = fits and all(n in (1, m) for n, m in zip(own, shape, strict=True))
+    text = f"an array of shape {v.shape} can't be written into entries of shape {tuple(shape)}"
+    require(fits, text, code="G0810", help="it must be broadcast to the shape of x[key]")
+    return reshaped(f, v, own) if extra else v
+
+
+# -- integers and slices --------------------------------------------------------------------------
+
+
+def _with_slices(f: Builder, x: Value, items: list[Item], v: Value) -> Value:
+    dims = [k for k in items if k is not None]
+    lengths = [_selected(k, n) for k, n in zip(dims, x.shape, strict=True)]
+    shape, at = [], 0
+    for k in items:
+        if k is None:
+            shape.append(1)
+            continue
+        if isinstance(k, slice):
+            shape.append(lengths[at][1])
+        at += 1
+    v = _of_rank(f, v, shape)
+    v = _dims_of_array(f, v, items)
+    if 0 in (n for _, n in lengths):
+        return x
+    mask: Value | None = None
+    for d, (k, (places, count)) in enumerate(zip(dims, lengths, strict=True)):
+        whole = isinstance(k, slice) and count == x.shape[d]
+        if v.shape[d] > 1:
+            v = _spread(f, x, v, d, places)
+        if not whole or _follows(k):
+            chosen = _chosen(f, x, d, k, places)
+            mask = chosen if mask is None else f.and_(mask, chosen)
+    if mask is None:
+        return f.broadcast_to(v, x.shape, x.type.extents)
+    return f.where(mask, v, x)
+
+
+def _follows(k: Item) -> bool:
+    """Whether a slice is another one for a batch of another size, if it is the whole dim now."""
+    return isinstance(k, slice) and any(b is not None for b in (k.start, k.stop))
+
+
+def _selected(k: Item, n: int) -> tuple[range, int]:
+    """The places that an integer or a slice of a key takes in a dim of length n, and how many."""
+    if isinstance(k, slice):
+        places = range(*slice(*(None if b is None else int(b) for b in _ends(k))).indices(n))
+        return places, len(places)
+    i = int(k)
+    text = f"index {i} is out of range for a dim of {n}"
+    require(-n <= i < n, text, code="G0805")
+    return range(i % n, i % n + 1), 1
+
+
+def _ends(k: slice) -> tuple[Any, Any, Any]:
+    return k.start, k.stop, k.step
+
+
+def _dims_of_array(f: Builder, v: Value, items: list[Item]) -> Value:
+    """v with the dims of the array: new dims of the key are dropped, its integers are dims of 1."""
+    shape, at = [], 0
+    for k in items:
+        if isinstance(k, slice):
+            shape.append(v.shape[at])
+        elif k is not None:
+            shape.append(1)
+        at += k is None or isinstance(k, slice)
+    return v if tuple(shape) == v.shape else reshaped(f, v, tuple(shape))
+
+
+def _spread(f: Builder, x: Value, v: Value, d: int, places: range) -> Value:
+    """v with its entries along a dim at their places in the array, and zeros between."""
+    n = x.shape[d]
+    if x.type.extent(d) != v.type.extent(d):  # as many entries only if the batch is full
+        plain_shape(x if x.type.extent(d) else v)
+    if places.step < 0:
+        v, places = f.flip(v, d), places[::-1]
+    if len(places) == n:
+        return v
+    return f.add(Pad(d, places.start, n - places[-1] - 1, places.step - 1), (v,))
+
+
+def _chosen(f: Builder, x: Value, d: int, k: Item, places: range) -> Value:
+    """Whether an entry is at one of the places along a dim, with the rank of x."""
+    n, extent = x.shape[d], x.type.extent(d)
+    if extent is None and places.step not in (1, -1):
+        marks = np.zeros(n, bool)
+        marks[places.start : places[-1] + 1 or None : places.step] = True
+        return _along(f, value(f, marks), d, x.rank)
+    rows = f.iota(shape=(n,), dim=0, extents=(extent,) if extent else ())
+    if extent is None:
+        low, high = min(places), max(places)
+        return _along(f, _between(f, rows, low, high + 1, n), d, x.rank)
+    return _along(f, _chosen_of_batch(f, x, d, k, rows), d, x.rank)
+
+
+def _between(f: Builder, rows: Value, low: int, stop: int, n: int) -> Value:
+    if stop == low + 1:
+        return f.eq(rows, low)
+    if low == 0:
+        return f.lt(rows, stop)
+    above = f.ge(rows, low)
+    return above if stop >= n else f.and_(above, f.lt(rows, stop))
+
+
+def _chosen_of_batch(f: Builder, x: Value, d: int, k: Item, rows: Value) -> Value:
+    """The same along a dim of run-time length, whose end is known when the step runs."""
+    extent = x.type.extent(d)
+    length = f.dim_size(size=x.shape[d], extent=extent, dtype=I32)
+
+    def place(b: Any) -> Value:
+        at = value(f, b) if is_count(b) else f.constant(int(b), I32)
+        return f.where(f.lt(at, 0), at + length, at) if is_count(b) or b < 0 else at
+
+    if not isinstance(k, slice):
+        if not always_inside(k, Size(x.shape[d], extent)):
+            plain_shape(x)  # an error in NumPy, for a batch that is too short
+        return f.eq(rows, place(k))
+    step = 1 if k.step is None else int(k.step)
+    if step < 0:
+        plain_shape(x)
+        places = np.zeros(x.shape[d], bool)
+        places[k] = True
+        return value(f, places)
+    low = f.maximum(place(0 if k.start is None else k.start), 0)
+    inside = f.ge(rows, low)
+    if k.stop is not None:
+        inside = f.and_(inside, f.lt(rows, place(k.stop)))
+    return inside if step == 1 else f.and_(inside, f.eq(f.mod(rows - low, step), 0))
+
+
+def _along(f: Builder, line: Value, d: int, rank: int) -> Value:
+    """An array of one dim as dim d of `rank`, to be broadcast."""
+    return reshaped(f, line, (*(1,) * d, line.shape[0], *(1,) * (rank - d - 1)))
+
+
+# -- masks and arrays of indices ------------------------------------------------------------------
+
+
+def _with_arrays(f: Builder, x: Value, items: list[Item], v: Value) -> Value:
+    """The entries of slices are taken, written to, and put back."""
+    basic = [p for k in items for p in ([slice(None)] * _width(k) if _is_array(k) else [k])]
+    partial = any(not isinstance(k, slice) or any(e is not None for e in _ends(k)) for k in basic)
+    part = getitem(f, x, tuple(basic)) if partial else x
+    masks = [k for k in items if _is_mask(k)]
+    arrays = [k for k in items if _is_array(k)]
+    if len(arrays) == 1 and masks:
+        new = _with_mask(f, part, items, v)
+        if new is not None:
+            return _with_slices(f, x, basic, new) if partial else new
+    items = [p for k in items for p in _as_places(k)]
+    new = _with_places(f, part, items, v)
+    return _with_slices(f, x, basic, new) if partial else new
+
+
+def _is_array(k: Item) -> bool:
+    return isinstance(k, np.ndarray | Value)
+
+
+def _as_places(k: Item) -> list[Item]:
+    """A constant mask as the places of its true entries."""
+    if not _is_mask(k):
+        return [k]
+    if isinstance(k, Value):
+        raise GraphcError(
+            "G0804",
+            "as many entries as a traced mask has are written: how many is known at run time only",
+            help="write a number or an array that is broadcast: x[mask] = 0, or "
+            "x[...] = np.where(mask, y, x)",
+        )
+    return list(np.nonzero(k))
+
+
+def _with_mask(f: Builder, x: Value, items: list[Item], v: Value) -> Value | None:
+    """x with the entries of a mask written; None if v has an entry for each of them."""
+    at = next(i for i, k in enumerate(items) if _is_mask(k))
+    d = sum(not isinstance(k, int) for k in items[:at])  # the dims of x, after slices
+    mask, rank = items[at], _rank(items[at])
+    require(
+        tuple(mask.shape) == x.shape[d : d + rank],
+        f"a mask of shape {tuple(mask.shape)} for dims of {x.shape[d : d + rank]}",
+        code="G0805",
+    )
+    adjacent = adjacent_arrays(items)
+    count = d if adjacent else 0  # the dim of the entries that the mask chooses, in x[key]
+    rest = (*x.shape[:d], *x.shape[d + rank :])
+    if v.rank > len(rest) - count and v.shape[v.rank - len(rest) + count - 1] != 1:
+        return None
+    v = _of_rank(f, v, (*rest[:count], 1, *rest[count:]))
+    v = reshaped(f, v, (*v.shape[:count], *v.shape[count + 1 :]))
+    v = reshaped(f, v, (*v.shape[:d], *(1,) * rank, *v.shape[d:]))
+    condition = value(f, mask)
+    one = (*(1,) * d, *condition.shape, *(1,) * (x.rank - d - rank))
+    return f.where(reshaped(f, condition, one), v, x)
+
+
+def _with_places(f: Builder, x: Value, items: list[Item], v: Value) -> Value:
+    ids, dims, first = _arrays(items)
+    shape = np.broadcast_shapes(*(k.shape for k in ids))
+    rest = [n for d, n in enumerate(x.shape) if d not in dims]
+    v = _of_rank(f, v, (*rest[:first], *shape, *rest[first:]))
+    # Both with the dims of the indices in front.
+    lead = list(range(len(shape)))
+    v = f.moveaxis(v, [first + i for i in lead], lead)
+    order = [*dims, *(d for d in range(x.rank) if d not in dims)]
+    y = _written_at(f, f.transpose(x, order), ids, shape, v)
+    return f.transpose(y, [order.index(d) for d in range(x.rank)])
+
+
+def _arrays(items: list[Item]) -> tuple[list[Item], list[int], int]:
+    """The arrays of indices, the dims that they index after slices, and where theirs begin in
+    x[key]."""
+    ids, dims, dim = [], [], 0
+    for k in items:
+        if _is_array(k):
+            ids.append(k)
+            dims.append(dim)
+        dim += not isinstance(k, int)
+    return ids, dims, dims[0] if adjacent_arrays(items) else 0
+
+
+def _written_at(
+    f: Builder, x: Value, ids: list[Item], shape: tuple[int, ...], v: Value
+) -> Value:
+    """x [n.., rest..] with v [shape.., rest..] written at the places ids, one array for each n."""
+    if 0 in shape:
+        return x
+    count = len(ids)
+    for slot, k in enumerate(ids):
+        row = row_number(f, k, x, slot, shape)
+        if row is not None and prod(shape) // shape[row] <= FEW:
+            return _in_rows(f, x, ids, slot, row, shape, v)
+    if prod(shape) == 1:
+        return _at_one(f, x, ids, v)
+    if any(x.type.extents[:count]):
+        plain_shape(x)
+    n, rest = x.shape[:count], x.shape[count:]
+    flat = reshaped(f, x, (prod(n), *rest))
+    one = all(m == 1 for m in v.shape[: len(shape)])
+    lines = reshaped(f, v, (prod(v.shape[: len(shape)]), *v.shape[len(shape) :]))
+    if not any(isinstance(k, Value) for k in ids):
+        y = _at_constants(f, flat, _flat_places(ids, n, shape), lines, one)
+    else:
+        places = _flat_values(f, ids, n, shape)
+        y = _at_traced(f, flat, places, lines, one)
+    return reshaped(f, y, x.shape)
+
+
+def _flat_places(ids: list[Item], n: Sequence[int], shape: tuple[int, ...]) -> Any:
+    flat: Any = np.zeros(shape, np.int64)
+    for k, m in zip(ids, n, strict=True):
+        k = np.asarray(k)
+        text = f"x[key] = v: an index is out of range for a dim of {m}"
+        require(bool(((k >= -m) & (k < m)).all()), text, code="G0805")
+        flat = flat * m + np.where(k < 0, k + m, k)
+    return flat.ravel()
+
+
+def _at_constants(f: Builder, x: Value, places: Any, v: Value, one: bool) -> Value:
+    source = np.full(x.shape[0], -1)
+    source[places] = np.arange(len(places))  # the last one, as NumPy has it
+    written = _along(f, value(f, source >= 0), 0, x.rank)
+    if one:
+        return f.where(written, v, x)
+    lines = f.gather(v, value(f, np.maximum(source, 0).astype(np.int32)), dim=0)
+    return f.where(written, lines, x)
+
+
+def _place(f: Builder, k: Item, n: int) -> Value:
+    """Indices into a dim of length n, counted from the front."""
+    ids = index_value(f, k, n, "x[key] = v")
+    ids = f.to_dtype(ids, I32) if ids.dtype.bytes < 4 else ids
+    return f.where(f.lt(ids, 0), ids + n, ids) if ids.dtype.kind == "i" else ids
+
+
+def _flat_values(f: Builder, ids: list[Item], n: Sequence[int], shape: tuple[int, ...]) -> Value:
+    """One index into all dims together; of several traced ones, each is checked."""
+    flat: Value | None = None
+    for k, m in zip(ids, n, strict=True):
+        part = _place(f, k, m)
+        if len(ids) > 1 and isinstance(k, Value):
+            part = f.gather(f.iota(shape=(m,), dim=0), part, dim=0)
+        flat = part if flat is None else flat * m + part
+    assert flat is not None
+    whole = f.broadcast_to(flat, shape) if flat.shape != shape else flat
+    return f.flatten(whole)
+
+
+def _at_traced(f: Builder, x: Value, places: Value, v: Value, one: bool) -> Value:
+    """x [n, rest..] with line i of v written at places[i]; the last one of equal places counts."""
+    n = x.shape[0]
+    if one:
+        ones = f.ones_like(f.to_dtype(places, I32))
+        hit = f.ne(f.scatter_add(places, ones, dim=0, size=n), 0)
+        return f.where(_along(f, hit, 0, x.rank), v, x)
+    order = f.add(Argsort(0), (places,))  # stable, so the last one of equal places is behind them
+    ordered = f.gather(places, order, dim=0)
+    count = places.shape[0]
+    before, behind = (f.slice(ordered, dim=0, start=i, stop=count - 1 + i) for i in (0, 1))
+    last = f.add(Concat(0), (f.ne(before, behind), f.ones_like(f.eq(f.slice(places, dim=0, start=0, stop=1), 0))))
+    marks = f.where(last, order + 1, 0)
+    source = f.scatter_add(ordered, marks, dim=0, size=n)
+    lines = f.gather(v, f.maximum(source - 1, 0), dim=0)
+    return f.where(_along(f, f.gt(source, 0), 0, x.rank), lines, x)
+
+
+def _hits(f: Builder, k: Item, n: int) -> Value:
+    """bool [n]: whether a place is the one of an index. Raises G0506 at run time."""
+    place = f.reshape(_place(f, k, n), ())
+    if not isinstance(k, Value):
+        return f.eq(f.iota(shape=(n,), dim=0), place)
+    return f.ne(f.scatter_add(place, f.constant(1, I32), dim=0, size=n), 0)
+
+
+def _at_one(f: Builder, x: Value, ids: list[Item], v: Value) -> Value:
+    """The same for a single place."""
+    mask: Value | None = None
+    for d, k in enumerate(ids):
+        if x.type.extent(d) is not None:
+            plain_shape(x)
+        hit = _along(f, _hits(f, k, x.shape[d]), d, x.rank)
+        mask = hit if mask is None else f.and_(mask, hit)
+    lead = v.rank - (x.rank - len(ids))
+    assert mask is not None
+    return f.where(mask, reshaped(f, v, (*(1,) * len(ids), *v.shape[lead:])), x)
+
+
+def _in_rows(
+    f: Builder, x: Value, ids: list[Item], slot: int, row: int, shape: tuple[int, ...], v: Value
+) -> Value:
+    """x[i, ids[.., i, ..]] = v[.., i, ..]: each row has places of its own."""
+    n, count = x.shape[slot], len(ids)
+    others = [d for d in range(count) if d != slot]
+    v = _for_places(f, v, shape, row, x.type.extent(slot))
+    v = f.moveaxis(v, row, 0)
+    v = reshaped(f, v, (v.shape[0], prod(v.shape[1 : len(shape)]), *v.shape[len(shape) :]))
+    lines = {d: _of_row(f, ids[d], x.shape[d], shape, row) for d in others}
+    for j in range(prod(shape) // n):
+        mask: Value | None = None
+        for d in others:
+            picked = lines[d]
+            hit = _row_hits(f, picked, j if picked.shape[1] > 1 else 0, x.shape[d])
+            hit = _with_ones(f, hit, d, slot, x.rank)
+            mask = hit if mask is None else f.and_(mask, hit)
+        part = f.slice(v, dim=1, start=j, stop=j + 1) if v.shape[1] > 1 else v
+        part = reshaped(f, part, (part.shape[0], *part.shape[2:]))
+        ones = [part.shape[0] if d == slot else 1 for d in range(count)]
+        part = reshaped(f, part, (*ones, *part.shape[1:]))
+        x = f.where(mask, part, x) if mask is not None else f.broadcast_to(part, x.shape)
+    return x
+
+
+def _for_places(
+    f: Builder, v: Value, shape: tuple[int, ...], row: int, extent: Any
+) -> Value:
+    """v with an entry for each place of a row, unless it is the same for all of them."""
+    lead = v.shape[: len(shape)]
+    if lead[row] > 1 and v.type.extent(row) != extent:
+        plain_shape(v)
+    if all(n == 1 for i, n in enumerate(lead) if i != row):
+        return v
+    full = (*shape, *v.shape[len(shape) :])
+    known = tuple(extent if d == row else v.type.extent(d) for d in range(len(full)))
+    return f.broadcast_to(v, full, known if any(known) else ())
+
+
+def _of_row(f: Builder, k: Item, m: int, shape: tuple[int, ...], row: int) -> Value:
+    """An index array [n, places], or [n, 1], or [1, 1]."""
+    place = _place(f, k, m)
+    place = reshaped(f, place, (*(1,) * (len(shape) - place.rank), *place.shape))
+    place = f.moveaxis(place, row, 0)
+    if prod(place.shape[1:]) == 1:
+        return reshaped(f, place, (place.shape[0], 1))
+    others = tuple(s for i, s in enumerate(shape) if i != row)
+    full = (place.shape[0], *others)
+    known = (place.type.extent(0), *(None,) * len(others))
+    return f.flatten(f.broadcast_to(place, full, known if any(known) else ()), keep=1)
+
+
+def _row_hits(f: Builder, places: Value, j: int, m: int) -> Value:
+    """bool [n, m]: whether place i is that of row n. Raises G0506 at run time."""
+    one = f.slice(places, dim=1, start=j, stop=j + 1)
+    return f.ne(f.add_along(one, f.ones_like(f.to_dtype(one, I32)), dim=1, size=m), 0)
+
+
+def _with_ones(f: Builder, hit: Value, d: int, slot: int, rank: int) -> Value:
+    """[n, m] with n as dim `slot` and m as dim d of `rank`."""
+    hit = hit if slot < d else f.swapaxes(hit, 0, 1)
+    shape = [1] * rank
+    shape[min(slot, d)], shape[max(slot, d)] = hit.shape
+    return reshaped(f, hit, tuple(shape))
+
+
+# -- views ----------------------------------------------------------------------------------------
+
+
+def into_view(f: Builder, base: Value, view: Value, x: Value, new: Value) -> Value:
+    """x with the entries that a view shows replaced.
+
+    base, view: an array and the view of it when that was made; the nodes between them say how
+    """
+    if view.name == base.name:
+        return new
+    node = view.node
+    if len(node.operands) != 1:
+        raise _unwritable()
+    inner = Value(f, node.operands[0])
+    below = _seen(f, base, inner, x)
+    match node.op:
+        case Reshape():
+            part = reshaped(f, new, below.shape)
+        case Transpose(perm=perm):
+            part = f.transpose(new, [perm.index(i) for i in range(len(perm))])
+        case Reverse(dim=dim):
+            part = f.flip(new, dim)
+        case Slice(dim=dim, start=start, stop=stop, step=step):
+            items: list[Item] = [slice(None)] * below.rank
+            items[dim] = slice(start, stop, step)
+            part = _with_slices(f, below, items, new)
+        case _:
+            raise _unwritable()
+    return into_view(f, base, inner, x, part)
+
+
+def _seen(f: Builder, base: Value, view: Value, x: Value) -> Value:
+    """What a view of `base` is of x."""
+    if view.name == base.name:
+        return x
+    node = view.node
+    if len(node.operands) != 1:
+        raise _unwritable()
+    return f.add(node.op, (_seen(f, base, Value(f, node.operands[0]), x),))
+
+
+def _unwritable() -> GraphcError:
+    return GraphcError(
+        "G0804",
+        "a view is written to, and what it shows can't be told",
+        help="write into the array itself, x[key] = v, or into a copy",
+    )
