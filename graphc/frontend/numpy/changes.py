@@ -106,7 +106,7 @@ def _in_rows() -> frozenset[Handler]:
 def _making_arrays() -> frozenset[Handler]:
     """The functions that give an array of no dims where others give one of NumPy's numbers."""
     names = ("where", "select", "zeros_like", "ones_like", "empty_like", "full_like", "array",
-             "asarray")  # fmt: skip
+             "asarray", "asanyarray", "ascontiguousarray")  # fmt: skip
     return frozenset(table.NAMES[n] for n in names if n in table.NAMES)
 
 
@@ -166,7 +166,10 @@ def _permutes(args: Sequence[Any]) -> bool:
 
 
 def _link(call: Call, y: Any, array: Any, slot: int | str, part: int | None) -> None:
-    """Make y a view of an array."""
+    """Make y a view of an array; of a number it is a new array."""
+    if array.number:
+        y.number = not y.ndim
+        return
     base: Memory = array.memory
     view = y.memory.value
     value = base.read(view.builder)

@@ -20,6 +20,8 @@ UFUNCS: dict[np.ufunc, Handler] = {}  # ufuncs, called plainly: (f, *operands)
 NAMES: dict[str, Handler] = {}  # all of them by the name after `np.`, whatever NumPy is here
 METHODS: dict[str, Handler] = {}  # of ndarray
 PROPERTIES: dict[str, Handler] = {}  # attributes of ndarray that make a new array
+# Handlers of what writes into its first argument.
+WRITING: set[Handler] = set()
 VIEWS: set[Handler] = set()  # handlers whose result shares the operand's memory in NumPy
 # Handlers that compute with the number of examples at run time, whatever numbers they are given,
 COUNTING: set[Handler] = set()
@@ -80,20 +82,16 @@ def name_of(function: Callable[..., Any]) -> str:
 
 
 _SHAPE = "the shape of the result depends on the values: "
-_PLACE = "it changes an array in place: "
 _MASK = _SHAPE + "mask with np.where(mask, x, 0) and reduce"
 _EIGEN = "there is no op for matrix decompositions: compute it outside of the step"
 _PRINT = "output values with graphc.report(name, value)"
 _SETS = _SHAPE + "compare with np.isin or ==, and reduce"
-_WRITE = _PLACE + "build the result with np.where, np.stack or np.concatenate"
 
 ADVICE: dict[str, str] = {
     **dict.fromkeys(("nonzero", "flatnonzero", "argwhere", "compress", "extract"), _MASK),
     **dict.fromkeys(
         ("unique", "unique_all", "unique_counts", "unique_inverse", "unique_values", "union1d",
          "intersect1d", "setdiff1d", "setxor1d", "trim_zeros"), _SETS),
-    **dict.fromkeys(
-        ("copyto", "put", "putmask", "place", "put_along_axis", "fill_diagonal"), _WRITE),
     **dict.fromkeys(
         ("linalg.cholesky", "linalg.det", "linalg.eig", "linalg.eigh", "linalg.eigvals",
          "linalg.eigvalsh", "linalg.inv", "linalg.lstsq", "linalg.pinv", "linalg.qr",
@@ -120,9 +118,8 @@ _STRUCTURE = "a traced array has no memory"
 
 REFUSED_METHODS: dict[str, str] = {
     **dict.fromkeys(("item", "tolist", "tobytes", "tofile", "dump", "dumps"), _NUMBER),
-    **dict.fromkeys(("fill", "put", "itemset", "resize", "setfield"), _WRITE),
-    "sort": _PLACE + "write x = np.sort(x)",
-    "partition": _PLACE + "write x = np.partition(x, kth)",
+    **dict.fromkeys(("itemset", "setfield"), "write x[key] = v"),
+    "resize": "write x = np.resize(x, shape)",
     **dict.fromkeys(("nonzero", "compress"), _MASK),
     **dict.fromkeys(
         ("base", "ctypes", "data", "flags", "strides", "view", "byteswap", "getfield",

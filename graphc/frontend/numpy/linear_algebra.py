@@ -277,7 +277,7 @@ def matrix_norm(f: Builder, x: Any, *, keepdims: bool = False, ord: Any = "fro")
     return norm(f, x, ord, (-2, -1), keepdims)
 
 
-@traces("diagonal", methods=("diagonal",))
+@traces("diagonal", methods=("diagonal",), view=True)
 def diagonal(f: Builder, a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1) -> Value:
     """a diagonal of two dims, as the last dim"""
     x = value(f, a)
@@ -296,7 +296,7 @@ def diagonal(f: Builder, a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1
     return f.diagonal(f.slice(x, dim=x.rank - 1, start=left, stop=left + n))
 
 
-@traces("linalg.diagonal")
+@traces("linalg.diagonal", view=True)
 def linalg_diagonal(f: Builder, x: Any, *, offset: Any = 0) -> Value:
     """a diagonal of the last two dims"""
     return diagonal(f, x, offset, -2, -1)

@@ -17,6 +17,7 @@ from graphc.frontend.numpy import (
     reductions,
     selection,
     shaping,
+    writing,
 )
 from graphc.frontend.numpy.forwarding import enter_forwarded
 from graphc.frontend.numpy.handlers import (
@@ -30,18 +31,19 @@ from graphc.frontend.numpy.handlers import (
     TABLE,
     UFUNCS,
     VIEWS,
+    WRITING,
     find,
     name_of,
 )
 
 HANDLERS = (
     elementwise, joining, linear_algebra, creation, nan_reductions, ordering, reductions,
-    selection, shaping, gradient,
+    selection, shaping, gradient, writing,
 )  # fmt: skip
 
 enter_forwarded()  # last: where a handler above has the name, it is the one
 
 __all__ = [
     "ADVICE", "COUNTING", "HANDLERS", "MEASURING", "METHODS", "NAMES", "PROPERTIES",
-    "REFUSED_METHODS", "TABLE", "UFUNCS", "VIEWS", "find", "name_of",
+    "REFUSED_METHODS", "TABLE", "UFUNCS", "VIEWS", "WRITING", "find", "name_of",
 ]  # fmt: skip

@@ -38,6 +38,7 @@ from graphc.frontend.numpy.refusals import (
     refuse_ufunc,
 )
 from graphc.frontend.numpy.writes import with_entries
+from graphc.frontend.numpy.writing import written_array
 from graphc.frontend.operands import value
 from graphc.ir.builder import Builder, Value
 from graphc.ir.types import dtype_of
@@ -164,8 +165,10 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin, Traced, InGraph):
         self, name: str, handler: Handler, args: Sequence[Any], options: Mapping[str, Any]
     ) -> Any:
         given = dict(options)
-        out = given.pop("out", None)
-        return self._call(name, handler, args, given, () if out is None else (out,))
+        target = written_array(handler, args, options)
+        out = given.pop("out", None) if target is None else target
+        result = self._call(name, handler, args, given, () if out is None else (out,))
+        return None if handler in table.WRITING else result
 
     def _call(
         self,

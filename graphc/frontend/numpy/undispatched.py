@@ -72,7 +72,8 @@ def _array(name: str, original: Function) -> Function:
         traced = _traced(given) if dtype not in (object, "O") else None
         if traced is None:
             return original(given, *args[1:], **options)
-        if given is traced and name != "array" and dtype in (None, traced.dtype):
+        same = given is traced and not traced.number and dtype in (None, traced.dtype)
+        if same and name != "array":
             return given
         every = (given, *args[1:])
         return traced.__array_function__(original, (type(traced),), every, options)

@@ -197,13 +197,14 @@ def _spread(f: Builder, x: Value, v: Value, d: int, places: range) -> Value:
 def _chosen(f: Builder, x: Value, d: int, k: Item, places: range) -> Value:
     """Whether an entry is at one of the places along a dim, with the rank of x."""
     n, extent = x.shape[d], x.type.extent(d)
-    if extent is None and places.step not in (1, -1):
+    places = places if places.step > 0 else places[::-1]
+    if extent is None and len(places) > 1 and places.step > 1:
         marks = np.zeros(n, bool)
-        marks[places.start : places[-1] + 1 or None : places.step] = True
+        marks[places.start : places.stop : places.step] = True
         return _along(f, value(f, marks), d, x.rank)
     rows = f.iota(shape=(n,), dim=0, extents=(extent,) if extent else ())
     if extent is None:
-        low, high = min(places), max(places)
+        low, high = places[0], places[-1]
         return _along(f, _between(f, rows, low, high + 1, n), d, x.rank)
     return _along(f, _chosen_of_batch(f, x, d, k, rows), d, x.rank)
 
