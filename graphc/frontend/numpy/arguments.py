@@ -34,6 +34,7 @@ class TraceRequest:
     """What to trace, and with which options.
 
     data_dtype: the widest float dtype in which the batch is taken; None: that of the params
+    traced_at:  where the function makes constant arrays into which traced values are written
     """
 
     function: Callable[..., Any]
@@ -50,6 +51,7 @@ class TraceRequest:
     reduction: str
     sparse: str
     data_dtype: DType | None = None
+    traced_at: frozenset[Span] = frozenset()
 
 
 # -- dtypes ---------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from graphc.frontend.numpy import other_words, table
+from graphc.frontend.numpy.written_arrays import note_entries, note_written
 from graphc.support.caller import in_entry_assignment, library_call, line_of, user_span, user_text
 from graphc.support.errors import GraphcError, did_you_mean
 
@@ -107,8 +108,9 @@ def refuse_index() -> NoReturn:
     refuse("G0803", text, _by_text({lengths: f"{of_length}; {help}"}, help))
 
 
-def refuse_other_names() -> NoReturn:
+def refuse_other_names(array: Any) -> NoReturn:
     """A traced value changes an array of NumPy in place that has other names."""
+    note_written(array)
     refuse(
         "G0804",
         "a NumPy array is changed in place by a traced value, and another name, list or view "
@@ -118,14 +120,22 @@ def refuse_other_names() -> NoReturn:
     )
 
 
+def refuse_write() -> NoReturn:
+    """A traced value is written into an array of NumPy, which was not made where a trace sees it."""
+    refuse("G0804", "a traced value can't be written into an array of NumPy", _INTO_NUMBERS)
+
+
+_INTO_NUMBERS = (
+    "the array holds numbers: copy it in the function, out = np.array(out), or make it of a traced "
+    "array, out = np.zeros_like(x, shape=(3, 4))"
+)
+
+
 def _refuse_in_entries() -> None:
     """Raise the error of `a[i] = x`, where NumPy makes numbers of a traced x."""
     if in_entry_assignment():
-        refuse(
-            "G0804",
-            "a traced value can't be written into entries of a NumPy array",
-            "the array holds numbers: append the parts to a list, then np.stack(list, axis)",
-        )
+        note_entries()
+        refuse_write()
 
 
 def refuse_array() -> NoReturn:

@@ -53,6 +53,9 @@ class TraceSession:
     wide_params: whether a param is f64, or all float arrays are
     fixed:   whether the batch size is a plain number in new arrays and in `len`
     sized_arrays: whether arrays were made that are as long as the batch
+    traced_at: where the function makes constant arrays into which traced values are written
+    made:    the constant arrays that it made, by id: weak references, and where
+    written: where it made one that must be traced from the beginning
     """
 
     builder: Builder
@@ -69,6 +72,9 @@ class TraceSession:
     fixed: bool = False
     sized_arrays: bool = False
     over: bool = False
+    traced_at: frozenset[Span] = frozenset()
+    made: dict[int, tuple[Any, Span]] = field(default_factory=dict)
+    written: Span | None = None
     paths: dict[int, str] = field(default_factory=dict)
     layer: str | None = None
 

@@ -34,7 +34,7 @@ class NotALengthError(Exception):
 
 
 def made(
-    session: TraceSession, make: Maker, args: Sequence[Any], options: Mapping[str, Any]
+    session: TraceSession, args: Sequence[Any], options: Mapping[str, Any], make: Maker
 ) -> Any:
     """The traced array; NotImplemented if the graph can't express it, or NumPy refuses the call."""
     f, span = session.builder, user_span()

@@ -224,6 +224,9 @@ def _recorded(request: TraceRequest) -> TracedStep:
     try:
         traced, sized = _run(request, sessions)
     except Exception as error:
+        where = sessions[0].written if sessions else None
+        if where is not None and where not in request.traced_at:
+            return _recorded(replace(request, traced_at=request.traced_at | {where}))
         # An array as long as the batch may be used as only a constant can be: as an index of a
         # list, or to write into. The step is then for one batch size.
         if not (sessions and sessions[0].sized_arrays):
@@ -295,6 +298,7 @@ def _session(request: TraceRequest, fixed: bool) -> TraceSession:
     name = getattr(request.function, "__name__", "step")
     f = Builder("step" if name == "<lambda>" else name, training=request.training)
     session = TraceSession(f, Tracer, first=Builder(f"{f.name}.init"), fixed=fixed)
+    session.traced_at = request.traced_at
     f.seed = session.first.seed = request.seed
     f.float = session.first.float = float_of(request)
     session.wide = has_f64(request)

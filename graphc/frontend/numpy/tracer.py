@@ -36,9 +36,11 @@ from graphc.frontend.numpy.refusals import (
     refuse_other_names,
     refuse_truth,
     refuse_ufunc,
+    refuse_write,
 )
 from graphc.frontend.numpy.writes import with_entries
 from graphc.frontend.numpy.writing import written_array
+from graphc.frontend.numpy.written_arrays import note_written
 from graphc.frontend.operands import value
 from graphc.ir.builder import Builder, Value
 from graphc.ir.types import dtype_of
@@ -137,7 +139,7 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin, Traced, InGraph):
             return self._call(name, handler, inputs[1:], {"x": inputs[0]}, inputs[:1])
         if outs and in_augmented_assignment():
             if has_other_names(outs):
-                refuse_other_names()
+                refuse_other_names(outs[0])
             outs = () if is_number(outs[0]) else outs
         if method == "__call__" and options.get("where", True) is not True:
             options["base"] = outs[0] if outs else None
@@ -319,11 +321,8 @@ def _write(session: TraceSession, out: Any, result: Any) -> Any:
             check_fits(result, out.shape, out.dtype if out.ndim else result.dtype.numpy)
             return wrap(session, f.to_dtype(result, dtype_of(out.dtype)) if out.ndim else result)
         case _:
-            raise GraphcError(
-                "G0804",
-                "a traced value is written into a NumPy array",
-                help="use what the call returns, or give out=np.zeros_like(x)",
-            )
+            note_written(out)
+            refuse_write()
 
 
 def unwrap(x: Any, f: Builder, depth: int = 0) -> Any:

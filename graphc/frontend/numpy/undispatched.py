@@ -21,7 +21,7 @@ import operator
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache, wraps
+from functools import lru_cache, partial, wraps
 from threading import Lock
 from types import ModuleType
 from typing import Any
@@ -29,6 +29,7 @@ from typing import Any
 from graphc.frontend.numpy import sized_arrays, special
 from graphc.frontend.numpy.length import Length, Traced
 from graphc.frontend.numpy.session import open_session
+from graphc.frontend.numpy.written_arrays import traced_from_start
 from graphc.support.caller import looked_up_by_python
 
 Function = Callable[..., Any]
@@ -71,7 +72,7 @@ def _array(name: str, original: Function) -> Function:
         dtype = args[1] if len(args) > 1 else options.get("dtype")
         traced = _traced(given) if dtype not in (object, "O") else None
         if traced is None:
-            return original(given, *args[1:], **options)
+            return traced_from_start(original, None, (given, *args[1:]), options)
         same = given is traced and not traced.number and dtype in (None, traced.dtype)
         if same and name != "array":
             return given
@@ -91,10 +92,22 @@ def _sized(name: str, original: Function) -> Function:
         if session is not None and not session.fixed:
             depends = any(map(_depends, args)) or any(map(_depends, options.values()))
             if depends and not any(isinstance(x, Traced) for x in args[:1]):
-                made = sized_arrays.made(session, make, args, options)
+                made = sized_arrays.made(session, args, options, make)
                 if made is not NotImplemented:
                     return made
-        return original(*args, **options)
+        return traced_from_start(original, partial(sized_arrays.made, make=make), args, options)
+
+    return call
+
+
+def _like(name: str, original: Function) -> Function:
+    """np.zeros_like and its kin, of an array of numbers."""
+
+    @wraps(original)
+    def call(*args: Any, **options: Any) -> Any:
+        if _traced((*args, *options.values())) is not None:
+            return original(*args, **options)
+        return traced_from_start(original, None, args, options)
 
     return call
 
@@ -190,6 +203,7 @@ _MAKERS: dict[str, dict[str, Callable[[str, Function], Function]]] = {
         "take": _taken,
         **dict.fromkeys(("array", "asarray", "asanyarray", "ascontiguousarray"), _array),
         **dict.fromkeys(sized_arrays.MAKERS, _sized),
+        **dict.fromkeys(("zeros_like", "empty_like", "ones_like", "full_like", "copy"), _like),
     },
     "numpy.random": dict.fromkeys(_DRAWING, _drawing),
     "scipy.special": dict.fromkeys(special.FUNCTIONS, _of_scipy),  # if it was imported
