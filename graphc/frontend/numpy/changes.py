@@ -1,4 +1,4 @@
-"""Which results of calls are views in NumPy, which are numbers, and what a write to an array does."""
+"""Which results of calls are views in NumPy, which are numbers, and what a write does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from graphc.frontend.numpy.handlers import Handler
 from graphc.frontend.numpy.indexing import getitem, getview, is_basic
 from graphc.frontend.numpy.length import Traced
 from graphc.frontend.numpy.memory import Memory, View
-from graphc.frontend.numpy.writes import into_view, with_entries
+from graphc.frontend.numpy.writes import with_entries
+from graphc.frontend.numpy.written_views import into_view
 from graphc.ir.builder import Builder, Value
 from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
@@ -123,7 +124,8 @@ class Call:
     @property
     def arrays(self) -> dict[int | str, Any]:
         """The traced arrays among the arguments."""
-        every: dict[int | str, Any] = {**dict(enumerate(self.args)), **self.options}
+        every: dict[int | str, Any] = dict(enumerate(self.args))
+        every.update(self.options)
         return {slot: x for slot, x in every.items() if isinstance(x, Traced)}
 
 

@@ -1,8 +1,8 @@
 """What an array and the views of it share: a write to one is seen by all of them.
 
-A graph has no memory. So a write replaces the value of an array by a new one, and a view remembers
-which array it is of, and how it was made: it is made anew, of the newest value, when it is used next.
-A write to a view is a write to the entries of its array. PyTorch calls this functionalization.
+A graph has no memory. So a write replaces the value of an array by a new one. A view remembers which
+array it is of, and how it was made: it is made anew, of the newest value, when it is used next. A
+write to a view is a write to the entries of its array. PyTorch calls this functionalization.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from graphc.ir.builder import Builder, Value
 from graphc.support.caller import user_span
 from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError, Span
+
 
 class Showing(Protocol):
     """How a view shows an array."""
@@ -41,8 +42,10 @@ class Memory:
     rows: whether its entries are known to lie in row-major order, as NumPy would have it
     """
 
-    __slots__ = ("__weakref__", "_array", "_doubt", "_first", "_newest", "_others", "_seen", "_writes",
-                 "rows", "view")  # fmt: skip
+    __slots__ = (
+        "__weakref__", "_array", "_doubt", "_first", "_newest", "_others", "_seen", "_writes",
+        "rows", "view",
+    )  # fmt: skip
 
     def __init__(self, value: Value, view: View | None = None, rows: bool = False) -> None:
         self._first = self._newest = value

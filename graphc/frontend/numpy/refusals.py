@@ -121,7 +121,7 @@ def refuse_other_names(array: Any) -> NoReturn:
 
 
 def refuse_write() -> NoReturn:
-    """A traced value is written into an array of NumPy, which was not made where a trace sees it."""
+    """A traced value is written into an array that was not made where a trace sees it."""
     refuse("G0804", "a traced value can't be written into an array of NumPy", _INTO_NUMBERS)
 
 

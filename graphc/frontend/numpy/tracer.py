@@ -19,6 +19,7 @@ import numpy as np
 from graphc.frontend.numpy import table, ufuncs
 from graphc.frontend.numpy.batch_size import may_depend_on_size
 from graphc.frontend.numpy.changes import Call, check_fits, is_number, is_written, noted, replace
+from graphc.frontend.numpy.chosen import ChosenEntries, chosen, refuse_mask, spread
 from graphc.frontend.numpy.creation import lengths
 from graphc.frontend.numpy.handlers import Handler
 from graphc.frontend.numpy.indexing import getitem, getview, is_basic
@@ -202,6 +203,8 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin, Traced, InGraph):
     # -- indexing -----------------------------------------------------------------------------
 
     def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, Tracer) and key.dtype == bool and key.ndim:
+            return chosen(self, key)
         return self._call("indexing", getview if is_basic(key) else getitem, (self, key), {})
 
     def __iter__(self) -> Iterator[Tracer]:
@@ -211,6 +214,8 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin, Traced, InGraph):
         return (self[i] for i in range(self.length(plain=True)))
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        if isinstance(value, ChosenEntries):
+            value, key = np.where(spread(key, self), value.of_mask(key), self), ...
         if not is_written(self, key, value):
             self._call("x[key] = v", with_entries, (self, key, value), {}, (self,))
 
@@ -322,12 +327,14 @@ def _write(session: TraceSession, out: Any, result: Any) -> Any:
             return wrap(session, f.to_dtype(result, dtype_of(out.dtype)) if out.ndim else result)
         case _:
             note_written(out)
-            refuse_write()
+            return refuse_write()
 
 
 def unwrap(x: Any, f: Builder, depth: int = 0) -> Any:
     """An argument with values in place of traced arrays. Raises G0808 for one of another trace."""
     match x:
+        case ChosenEntries():
+            return refuse_mask()
         case Tracer():
             if x._value.builder is not f:
                 x._session.check_open()

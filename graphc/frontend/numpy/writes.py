@@ -8,28 +8,22 @@ are known at run time are looked up. Where a place is written several times, the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 from types import EllipsisType
 from typing import Any
 
 import numpy as np
 
-from graphc.frontend.numpy.indexing import Item, adjacent_arrays, getitem, items_of, row_number
-from graphc.frontend.numpy.ordering import index_value
+from graphc.frontend.numpy.indexing import Item, adjacent_arrays, getitem, items_of
 from graphc.frontend.numpy.session import plain_shape
+from graphc.frontend.numpy.written_places import as_dim, written_at
 from graphc.frontend.operands import operand, value
 from graphc.frontend.run_time_length import always_inside, is_count
 from graphc.ir.builder import Builder, Value
 from graphc.ir.op import require
 from graphc.ir.types import BOOL, I32, DType, Size
 from graphc.ops.composites.support import reshaped
-from graphc.ops.ordering import Argsort
-from graphc.ops.reshape import Reshape
-from graphc.ops.shape import Reverse, Transpose
-from graphc.ops.slicing import Concat, Pad, Slice
+from graphc.ops.slicing import Pad
 from graphc.support.errors import GraphcError
-
-FEW = 16  # entries of each row that are written one after the other
 
 
 def with_entries(f: Builder, x: Any, key: Any, v: Any) -> Value:
@@ -38,7 +32,7 @@ def with_entries(f: Builder, x: Any, key: Any, v: Any) -> Value:
     new = cast_to(f, v, array.dtype)
     items = _expanded(_items(key), array.rank)
     if not any(isinstance(k, np.ndarray | Value) for k in items):
-        return _with_slices(f, array, items, new)
+        return with_slices(f, array, items, new)
     return _with_arrays(f, array, items, new)
 
 
@@ -64,12 +58,7 @@ def _items(key: Any) -> list[Item]:
     """The parts of a key; masks stay masks."""
     items: list[Item] = []
     for k in key if isinstance(key, tuple) else (key,):
-        if isinstance(k, Value) and k.dtype == BOOL:
-            items.append(k)
-        elif isinstance(k, np.ndarray) and k.dtype == bool:
-            items.append(k)
-        else:
-            items += items_of(k)
+        items += [k] if _is_mask(k) else items_of(k)
     require(
         not any(_is_mask(k) and not _rank(k) for k in items),
         "a bool is not an index",
@@ -122,7 +111,8 @@ def _of_rank(f: Builder, v: Value, shape: Sequence[int]) -> Value:
 # -- integers and slices --------------------------------------------------------------------------
 
 
-def _with_slices(f: Builder, x: Value, items: list[Item], v: Value) -> Value:
+def with_slices(f: Builder, x: Value, items: list[Item], v: Value) -> Value:
+    """x with the entries of integers and slices, one for each dim, replaced by v."""
     dims = [k for k in items if k is not None]
     lengths = [_selected(k, n) for k, n in zip(dims, x.shape, strict=True)]
     shape, at = [], 0
@@ -201,12 +191,12 @@ def _chosen(f: Builder, x: Value, d: int, k: Item, places: range) -> Value:
     if extent is None and len(places) > 1 and places.step > 1:
         marks = np.zeros(n, bool)
         marks[places.start : places.stop : places.step] = True
-        return _along(f, value(f, marks), d, x.rank)
+        return as_dim(f, value(f, marks), d, x.rank)
     rows = f.iota(shape=(n,), dim=0, extents=(extent,) if extent else ())
     if extent is None:
         low, high = places[0], places[-1]
-        return _along(f, _between(f, rows, low, high + 1, n), d, x.rank)
-    return _along(f, _chosen_of_batch(f, x, d, k, rows), d, x.rank)
+        return as_dim(f, _between(f, rows, low, high + 1, n), d, x.rank)
+    return as_dim(f, _chosen_of_batch(f, x, d, k, rows), d, x.rank)
 
 
 def _between(f: Builder, rows: Value, low: int, stop: int, n: int) -> Value:
@@ -244,11 +234,6 @@ def _chosen_of_batch(f: Builder, x: Value, d: int, k: Item, rows: Value) -> Valu
     return inside if step == 1 else f.and_(inside, f.eq(f.mod(rows - low, step), 0))
 
 
-def _along(f: Builder, line: Value, d: int, rank: int) -> Value:
-    """An array of one dim as dim d of `rank`, to be broadcast."""
-    return reshaped(f, line, (*(1,) * d, line.shape[0], *(1,) * (rank - d - 1)))
-
-
 # -- masks and arrays of indices ------------------------------------------------------------------
 
 
@@ -262,10 +247,10 @@ def _with_arrays(f: Builder, x: Value, items: list[Item], v: Value) -> Value:
     if len(arrays) == 1 and masks:
         new = _with_mask(f, part, items, v)
         if new is not None:
-            return _with_slices(f, x, basic, new) if partial else new
+            return with_slices(f, x, basic, new) if partial else new
     items = [p for k in items for p in _as_places(k)]
     new = _with_places(f, part, items, v)
-    return _with_slices(f, x, basic, new) if partial else new
+    return with_slices(f, x, basic, new) if partial else new
 
 
 def _is_array(k: Item) -> bool:
@@ -318,7 +303,7 @@ def _with_places(f: Builder, x: Value, items: list[Item], v: Value) -> Value:
     lead = list(range(len(shape)))
     v = f.moveaxis(v, [first + i for i in lead], lead)
     order = [*dims, *(d for d in range(x.rank) if d not in dims)]
-    y = _written_at(f, f.transpose(x, order), ids, shape, v)
+    y = written_at(f, f.transpose(x, order), ids, shape, v)
     return f.transpose(y, [order.index(d) for d in range(x.rank)])
 
 
@@ -332,224 +317,3 @@ def _arrays(items: list[Item]) -> tuple[list[Item], list[int], int]:
             dims.append(dim)
         dim += not isinstance(k, int)
     return ids, dims, dims[0] if adjacent_arrays(items) else 0
-
-
-def _written_at(
-    f: Builder, x: Value, ids: list[Item], shape: tuple[int, ...], v: Value
-) -> Value:
-    """x [n.., rest..] with v [shape.., rest..] written at the places ids, one array for each n."""
-    if 0 in shape:
-        return x
-    count = len(ids)
-    for slot, k in enumerate(ids):
-        row = row_number(f, k, x, slot, shape)
-        if row is not None and prod(shape) // shape[row] <= FEW:
-            return _in_rows(f, x, ids, slot, row, shape, v)
-    if prod(shape) == 1:
-        return _at_one(f, x, ids, v)
-    if any(x.type.extents[:count]):
-        plain_shape(x)
-    n, rest = x.shape[:count], x.shape[count:]
-    flat = reshaped(f, x, (prod(n), *rest))
-    one = all(m == 1 for m in v.shape[: len(shape)])
-    lines = reshaped(f, v, (prod(v.shape[: len(shape)]), *v.shape[len(shape) :]))
-    if not any(isinstance(k, Value) for k in ids):
-        y = _at_constants(f, flat, _flat_places(ids, n, shape), lines, one)
-    else:
-        places = _flat_values(f, ids, n, shape)
-        y = _at_traced(f, flat, places, lines, one)
-    return reshaped(f, y, x.shape)
-
-
-def _flat_places(ids: list[Item], n: Sequence[int], shape: tuple[int, ...]) -> Any:
-    flat: Any = np.zeros(shape, np.int64)
-    for k, m in zip(ids, n, strict=True):
-        k = np.asarray(k)
-        text = f"x[key] = v: an index is out of range for a dim of {m}"
-        require(bool(((k >= -m) & (k < m)).all()), text, code="G0805")
-        flat = flat * m + np.where(k < 0, k + m, k)
-    return flat.ravel()
-
-
-def _at_constants(f: Builder, x: Value, places: Any, v: Value, one: bool) -> Value:
-    source = np.full(x.shape[0], -1)
-    source[places] = np.arange(len(places))  # the last one, as NumPy has it
-    written = _along(f, value(f, source >= 0), 0, x.rank)
-    if one:
-        return f.where(written, v, x)
-    lines = f.gather(v, value(f, np.maximum(source, 0).astype(np.int32)), dim=0)
-    return f.where(written, lines, x)
-
-
-def _place(f: Builder, k: Item, n: int) -> Value:
-    """Indices into a dim of length n, counted from the front."""
-    ids = index_value(f, k, n, "x[key] = v")
-    ids = f.to_dtype(ids, I32) if ids.dtype.bytes < 4 else ids
-    return f.where(f.lt(ids, 0), ids + n, ids) if ids.dtype.kind == "i" else ids
-
-
-def _flat_values(f: Builder, ids: list[Item], n: Sequence[int], shape: tuple[int, ...]) -> Value:
-    """One index into all dims together; of several traced ones, each is checked."""
-    flat: Value | None = None
-    for k, m in zip(ids, n, strict=True):
-        part = _place(f, k, m)
-        if len(ids) > 1 and isinstance(k, Value):
-            part = f.gather(f.iota(shape=(m,), dim=0), part, dim=0)
-        flat = part if flat is None else flat * m + part
-    assert flat is not None
-    whole = f.broadcast_to(flat, shape) if flat.shape != shape else flat
-    return f.flatten(whole)
-
-
-def _at_traced(f: Builder, x: Value, places: Value, v: Value, one: bool) -> Value:
-    """x [n, rest..] with line i of v written at places[i]; the last one of equal places counts."""
-    n = x.shape[0]
-    if one:
-        ones = f.ones_like(f.to_dtype(places, I32))
-        hit = f.ne(f.scatter_add(places, ones, dim=0, size=n), 0)
-        return f.where(_along(f, hit, 0, x.rank), v, x)
-    order = f.add(Argsort(0), (places,))  # stable, so the last one of equal places is behind them
-    ordered = f.gather(places, order, dim=0)
-    count = places.shape[0]
-    before, behind = (f.slice(ordered, dim=0, start=i, stop=count - 1 + i) for i in (0, 1))
-    last = f.add(Concat(0), (f.ne(before, behind), f.ones_like(f.eq(f.slice(places, dim=0, start=0, stop=1), 0))))
-    marks = f.where(last, order + 1, 0)
-    source = f.scatter_add(ordered, marks, dim=0, size=n)
-    lines = f.gather(v, f.maximum(source - 1, 0), dim=0)
-    return f.where(_along(f, f.gt(source, 0), 0, x.rank), lines, x)
-
-
-def _hits(f: Builder, k: Item, n: int) -> Value:
-    """bool [n]: whether a place is the one of an index. Raises G0506 at run time."""
-    place = f.reshape(_place(f, k, n), ())
-    if not isinstance(k, Value):
-        return f.eq(f.iota(shape=(n,), dim=0), place)
-    return f.ne(f.scatter_add(place, f.constant(1, I32), dim=0, size=n), 0)
-
-
-def _at_one(f: Builder, x: Value, ids: list[Item], v: Value) -> Value:
-    """The same for a single place."""
-    mask: Value | None = None
-    for d, k in enumerate(ids):
-        if x.type.extent(d) is not None:
-            plain_shape(x)
-        hit = _along(f, _hits(f, k, x.shape[d]), d, x.rank)
-        mask = hit if mask is None else f.and_(mask, hit)
-    lead = v.rank - (x.rank - len(ids))
-    assert mask is not None
-    return f.where(mask, reshaped(f, v, (*(1,) * len(ids), *v.shape[lead:])), x)
-
-
-def _in_rows(
-    f: Builder, x: Value, ids: list[Item], slot: int, row: int, shape: tuple[int, ...], v: Value
-) -> Value:
-    """x[i, ids[.., i, ..]] = v[.., i, ..]: each row has places of its own."""
-    n, count = x.shape[slot], len(ids)
-    others = [d for d in range(count) if d != slot]
-    v = _for_places(f, v, shape, row, x.type.extent(slot))
-    v = f.moveaxis(v, row, 0)
-    v = reshaped(f, v, (v.shape[0], prod(v.shape[1 : len(shape)]), *v.shape[len(shape) :]))
-    lines = {d: _of_row(f, ids[d], x.shape[d], shape, row) for d in others}
-    for j in range(prod(shape) // n):
-        mask: Value | None = None
-        for d in others:
-            picked = lines[d]
-            hit = _row_hits(f, picked, j if picked.shape[1] > 1 else 0, x.shape[d])
-            hit = _with_ones(f, hit, d, slot, x.rank)
-            mask = hit if mask is None else f.and_(mask, hit)
-        part = f.slice(v, dim=1, start=j, stop=j + 1) if v.shape[1] > 1 else v
-        part = reshaped(f, part, (part.shape[0], *part.shape[2:]))
-        ones = [part.shape[0] if d == slot else 1 for d in range(count)]
-        part = reshaped(f, part, (*ones, *part.shape[1:]))
-        x = f.where(mask, part, x) if mask is not None else f.broadcast_to(part, x.shape)
-    return x
-
-
-def _for_places(
-    f: Builder, v: Value, shape: tuple[int, ...], row: int, extent: Any
-) -> Value:
-    """v with an entry for each place of a row, unless it is the same for all of them."""
-    lead = v.shape[: len(shape)]
-    if lead[row] > 1 and v.type.extent(row) != extent:
-        plain_shape(v)
-    if all(n == 1 for i, n in enumerate(lead) if i != row):
-        return v
-    full = (*shape, *v.shape[len(shape) :])
-    known = tuple(extent if d == row else v.type.extent(d) for d in range(len(full)))
-    return f.broadcast_to(v, full, known if any(known) else ())
-
-
-def _of_row(f: Builder, k: Item, m: int, shape: tuple[int, ...], row: int) -> Value:
-    """An index array [n, places], or [n, 1], or [1, 1]."""
-    place = _place(f, k, m)
-    place = reshaped(f, place, (*(1,) * (len(shape) - place.rank), *place.shape))
-    place = f.moveaxis(place, row, 0)
-    if prod(place.shape[1:]) == 1:
-        return reshaped(f, place, (place.shape[0], 1))
-    others = tuple(s for i, s in enumerate(shape) if i != row)
-    full = (place.shape[0], *others)
-    known = (place.type.extent(0), *(None,) * len(others))
-    return f.flatten(f.broadcast_to(place, full, known if any(known) else ()), keep=1)
-
-
-def _row_hits(f: Builder, places: Value, j: int, m: int) -> Value:
-    """bool [n, m]: whether place i is that of row n. Raises G0506 at run time."""
-    one = f.slice(places, dim=1, start=j, stop=j + 1)
-    return f.ne(f.add_along(one, f.ones_like(f.to_dtype(one, I32)), dim=1, size=m), 0)
-
-
-def _with_ones(f: Builder, hit: Value, d: int, slot: int, rank: int) -> Value:
-    """[n, m] with n as dim `slot` and m as dim d of `rank`."""
-    hit = hit if slot < d else f.swapaxes(hit, 0, 1)
-    shape = [1] * rank
-    shape[min(slot, d)], shape[max(slot, d)] = hit.shape
-    return reshaped(f, hit, tuple(shape))
-
-
-# -- views ----------------------------------------------------------------------------------------
-
-
-def into_view(f: Builder, base: Value, view: Value, x: Value, new: Value) -> Value:
-    """x with the entries that a view shows replaced.
-
-    base, view: an array and the view of it when that was made; the nodes between them say how
-    """
-    if view.name == base.name:
-        return new
-    node = view.node
-    if len(node.operands) != 1:
-        raise _unwritable()
-    inner = Value(f, node.operands[0])
-    below = _seen(f, base, inner, x)
-    match node.op:
-        case Reshape():
-            part = reshaped(f, new, below.shape)
-        case Transpose(perm=perm):
-            part = f.transpose(new, [perm.index(i) for i in range(len(perm))])
-        case Reverse(dim=dim):
-            part = f.flip(new, dim)
-        case Slice(dim=dim, start=start, stop=stop, step=step):
-            items: list[Item] = [slice(None)] * below.rank
-            items[dim] = slice(start, stop, step)
-            part = _with_slices(f, below, items, new)
-        case _:
-            raise _unwritable()
-    return into_view(f, base, inner, x, part)
-
-
-def _seen(f: Builder, base: Value, view: Value, x: Value) -> Value:
-    """What a view of `base` is of x."""
-    if view.name == base.name:
-        return x
-    node = view.node
-    if len(node.operands) != 1:
-        raise _unwritable()
-    return f.add(node.op, (_seen(f, base, Value(f, node.operands[0]), x),))
-
-
-def _unwritable() -> GraphcError:
-    return GraphcError(
-        "G0804",
-        "a view is written to, and what it shows can't be told",
-        help="write into the array itself, x[key] = v, or into a copy",
-    )

@@ -5,14 +5,16 @@ Such a handler gives the new array; the array of the call then refers to it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from graphc.frontend.numpy.handlers import NAMES, WRITING, Handler, traces
+from graphc.frontend.numpy.handlers import NAMES, WRITING, H, Handler, traces
 from graphc.frontend.numpy.ordering import index_value
 from graphc.frontend.numpy.session import plain_shape
-from graphc.frontend.numpy.writes import FEW, cast_to, with_entries
+from graphc.frontend.numpy.writes import cast_to, with_entries
+from graphc.frontend.numpy.written_places import FEW
 from graphc.frontend.operands import as_int, operand, value
 from graphc.ir.builder import Builder, Value
 from graphc.ir.op import require
@@ -22,10 +24,10 @@ from graphc.ops.ordering import Argsort
 from graphc.ops.slicing import Concat
 
 
-def _writes(*names: str, methods: tuple[str, ...] = ()) -> Any:
+def _writes(*names: str, methods: tuple[str, ...] = ()) -> Callable[[H], H]:
     """Register a handler of functions that write into their first argument, and return None."""
 
-    def enter(handler: Handler) -> Handler:
+    def enter(handler: H) -> H:
         WRITING.add(handler)
         return traces(*names, methods=methods)(handler)
 
@@ -43,7 +45,9 @@ def put(f: Builder, a: Any, ind: Any, v: Any, mode: str = "raise") -> Value:
         case "raise":
             pass
         case "clip":
-            places = f.clip(places, 0, n - 1) if isinstance(places, Value) else places.clip(0, n - 1)
+            places = (
+                f.clip(places, 0, n - 1) if isinstance(places, Value) else places.clip(0, n - 1)
+            )
         case _:
             require(mode == "wrap", f"np.put: mode='{mode}' is not supported", code="G0810")
             places = f.binary("mod", places, n) if isinstance(places, Value) else places % n
@@ -63,9 +67,7 @@ def _repeated(f: Builder, v: Any, x: Value, n: int) -> Value | None:
 
 
 @_writes("copyto")
-def copyto(
-    f: Builder, dst: Any, src: Any, casting: Any = "same_kind", where: Any = True
-) -> Value:
+def copyto(f: Builder, dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> Value:
     """`np.where(where, src, dst)`"""
     x, given = value(f, dst), operand(f, src)
     if isinstance(given, Value):
@@ -207,4 +209,3 @@ def written_array(handler: Handler, args: Any, options: Any) -> Any:
         copies = args[1] if len(args) > 1 else options.get("copy", True)
         return None if copies else args[0] if args else options["x"]
     return None
-

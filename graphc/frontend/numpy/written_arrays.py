@@ -1,8 +1,8 @@
 """Constant arrays that traced values are written into: `out = np.zeros((n, 3)); out[i] = x`.
 
-An array of NumPy holds numbers, and can't become a traced one. So the trace notes at which place in
-the code it made each array. If a traced value is written into one, the function is traced again, and
-what is made at this place is a traced array from the beginning.
+An array of NumPy holds numbers, and can't become a traced one. So a trace notes at which place in
+the code each array was made. If a traced value is written into one, the function is traced again,
+and what is made at this place is a traced array from the beginning.
 """
 
 from __future__ import annotations
@@ -116,4 +116,3 @@ def _as_traced(session: TraceSession, array: Any) -> Any:
         return array
     with session.builder.at(user_span()):
         return session.wrap(session, value(session.builder, array))
-
