@@ -38,25 +38,36 @@ def _while(b: Any) -> Any:
 
 
 def _mask(b: Any) -> Any:
-    return np.sum(b["x"][b["x"] > 0])
+    return np.sort(b["x"][b["x"] > 0])
 
 
 def _write(b: Any) -> Any:
-    b["x"][0] = 1.0
+    b["x"][0] = np.ones(9)
 
 
-def _augmented(b: Any) -> Any:
-    b["x"][:, 0] += 1.0
+def _chosen(b: Any) -> Any:
+    b["x"][b["x"] > 0] = np.ones(3)
+
+
+OUTSIDE = np.zeros((3, 4))
 
 
 def _buffer(b: Any) -> Any:
-    out = np.zeros((3, 4))
-    out[0] = b["x"][0]
+    OUTSIDE[0] = b["x"][0]
 
 
 def _entry(b: Any) -> Any:
-    out = np.zeros((3, 4))
-    out[0, 1] = b["x"][0, 0]
+    OUTSIDE[0, 1] = b["x"][0, 0]
+
+
+def _read_only(b: Any) -> Any:
+    np.broadcast_to(b["x"], (2, 3, 4))[0] = 1.0
+
+
+def _maybe_a_view(b: Any) -> Any:
+    rows = b["x"].T.reshape(-1)
+    rows[0] = 1.0
+    return b["x"] + 1.0
 
 
 def _strided(b: Any) -> Any:
@@ -81,7 +92,6 @@ CASES: list[tuple[Callable[[Any], Any], str, str, str, str]] = [
     (lambda b: complex(b["x"][0, 0]), "G0803", "complex()", "", "complex(b"),
     (lambda b: b["x"].item(), "G0803", "'.item'", "graphc.report", 'b["x"].item'),
     (lambda b: b["x"].tolist(), "G0803", "'.tolist'", "graphc.report", 'b["x"].tolist'),
-    (lambda b: b["x"].sort(), "G0803", "'.sort'", "np.sort", 'b["x"].sort'),
     (lambda b: b["x"].nonsense, "G0802", "'.nonsense'", "graphc docs numpy", 'b["x"].nonsense'),
     (lambda b: b["x"].maxi(), "G0802", "'.maxi'", "did you mean 'max'", 'b["x"].maxi'),
     (lambda b: np.array(b["x"], object), "G0803", "converted", "np.take", "np.array(b"),
@@ -93,12 +103,16 @@ CASES: list[tuple[Callable[[Any], Any], str, str, str, str]] = [
     (lambda b: np.zeros(b["i"][0]), "G0803", "Python index", "", "np.zeros(b"),
     (lambda b: len(b["x"][0, 0]), "G0803", "no len()", "", "len(b"),
     (lambda b: list(b["x"][0, 0]), "G0803", "can't be iterated", "", "list(b"),
-    (_write, "G0804", "written in place", "np.where(mask, v, x)", 'b["x"][0] = 1.0'),
-    (_augmented, "G0804", "same memory", "np.where(mask, x + y, x)", 'b["x"][:, 0] += 1.0'),
-    (_buffer, "G0804", "written into entries", "np.stack", 'out[0] = b["x"][0]'),
-    (_entry, "G0804", "written into entries", "np.stack", 'out[0, 1] = b["x"][0, 0]'),
+    (_write, "G0810", "shape (9,) can't be written into entries of shape (4,)", "broadcast",
+     'b["x"][0] = np.ones(9)'),
+    (_chosen, "G0804", "as many entries as a traced mask has", "np.where", 'b["x"][b["x"] > 0]'),
+    (_buffer, "G0804", "written into an array of NumPy", "np.array(out)", 'OUTSIDE[0] = b["x"][0]'),
+    (_entry, "G0804", "written into an array of NumPy", "np.zeros_like", "OUTSIDE[0, 1] = b"),
+    (_read_only, "G0804", "read-only in NumPy", "y.copy()", "np.broadcast_to(b"),
+    (_maybe_a_view, "G0804", "may have been changed", "x.reshape(...).copy()", 'b["x"] + 1.0'),
+    (lambda b: b["i"].fill(np.nan), "G0810", "nan can't be written", "", 'b["i"].fill('),
     (_strided, "G0803", "has no memory", "np.stack of slices", 'stride_tricks.as_strided(b'),
-    (_mask, "G0805", "a traced mask", "np.mean(x, where=mask)", 'b["x"][b["x"] > 0]'),
+    (_mask, "G0805", "a traced mask", "np.mean(x, where=mask)", "np.sort(b"),
     (lambda b: b["x"][: b["i"][0]], "G0805", "traced bounds", "np.take", 'b["x"][: b'),
     (lambda b: b["x"][b["x"][0]], "G0805", "f32", "", 'b["x"][b["x"][0]]'),
     (lambda b: b["x"][True], "G0805", "a bool is not an index", "np.where", 'b["x"][True]'),

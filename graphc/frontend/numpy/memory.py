@@ -1,8 +1,8 @@
 """What an array and the views of it share: a write to one is seen by all of them.
 
-A graph has no memory. So a write replaces the value of an array by a new one. A view remembers which
-array it is of, and how it was made: it is made anew, of the newest value, when it is used next. A
-write to a view is a write to the entries of its array. PyTorch calls this functionalization.
+A graph has no memory. So a write replaces the value of an array by a new one. A view remembers
+which array it is of, and how it was made: it is made anew, of the newest value, when it is used
+next. A write to a view is one to the entries of its array. PyTorch calls this functionalization.
 """
 
 from __future__ import annotations
