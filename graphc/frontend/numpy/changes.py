@@ -206,6 +206,7 @@ def _contiguous(key: Any) -> bool:
 
 def _fresh(call: Call, y: Any) -> None:
     """Note what is known of a new array: whether it is a number, and how its entries lie."""
+    y.memory.made = True
     if not y.ndim:
         y.number = call.handler not in _making_arrays()
         return
@@ -236,11 +237,10 @@ def replace(session: TraceSession, memory: Memory, result: Value) -> None:
     """Let an array have the value `result`, cast to its dtype. Raises G0804."""
     f = session.builder
     before = memory.read(f)
-    first = memory.first
-    if first.node.op.source == "variable":
+    if memory.variable:
         session.note(
             "G0835",
-            f"'{first.name}' is changed in this step only: the variable keeps its value",
+            f"'{memory.variable}' is changed in this step only: the variable keeps its value",
             "the optimizer updates params: graphc.compile(..., optimizer=...); write a state with "
             "graphc.update, or return it",
         )

@@ -40,16 +40,17 @@ class Memory:
     """The newest value of an array.
 
     rows: whether its entries are known to lie in row-major order, as NumPy would have it
+    made: whether the function made the array, and not its caller
     """
 
     __slots__ = (
         "__weakref__", "_array", "_doubt", "_first", "_newest", "_others", "_seen", "_writes",
-        "rows", "view",
+        "made", "rows", "view",
     )  # fmt: skip
 
     def __init__(self, value: Value, view: View | None = None, rows: bool = False) -> None:
         self._first = self._newest = value
-        self.view, self.rows = view, rows
+        self.view, self.rows, self.made = view, rows, False
         self._array: Memory = self if view is None else view.of._array
         self._writes = 0  # to an array and its views
         self._seen = self._array._writes
@@ -99,9 +100,10 @@ class Memory:
         b._others.add(a)
 
     @property
-    def first(self) -> Value:
-        """The value that the array had before all writes."""
-        return self._array._first
+    def variable(self) -> str:
+        """The name of the variable that this is, or is a view of; "" if it is of none."""
+        array = self._array
+        return "" if array.made or array._first.node.op.source != "variable" else array._first.name
 
     def shows(self, other: Memory, how: object) -> bool:
         """Whether this is such a view of the other, and up to date."""

@@ -259,11 +259,11 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin, Traced, InGraph):
     def __dir__(self) -> list[str]:
         return [*object.__dir__(self), *table.METHODS, *table.PROPERTIES]
 
-    def __copy__(self) -> Tracer:
-        return Tracer(self._session, self._value)
+    def __copy__(self) -> Any:
+        return self.copy()
 
-    def __deepcopy__(self, memo: object) -> Tracer:
-        return Tracer(self._session, self._value)
+    def __deepcopy__(self, memo: object) -> Any:
+        return self.copy()
 
 
 # -- calls ---------------------------------------------------------------------------------------
