@@ -131,8 +131,8 @@ UNARY: dict[str, Entry] = {
         "log10": (3, 3), "deg2rad": (1, 1), "radians": (1, 1), "rad2deg": (1, 1),
         "degrees": (1, 1), "reciprocal": (0.51, 0.51),
     }),
-    "modf": Entry(np.modf, zeros=False),
-    "cbrt": Entry(np.cbrt, np.cbrt, (2.5, 2.5), zeros=False),
+    "modf": Entry(np.modf),
+    "cbrt": Entry(np.cbrt, np.cbrt, (2.5, 2.5)),
     "nn.relu": Entry(nn.relu, lambda x: np.maximum(x, 0), zeros=False),
     "nn.leaky_relu": Entry(nn.leaky_relu, lambda x: np.where(x > 0, x, L(0.01) * x), (1.5, 1.5)),
     "nn.elu": Entry(nn.elu, lambda x: np.where(x > 0, x, np.expm1(x)), (2.6, 1.5), zeros=False),
@@ -158,7 +158,7 @@ BINARY: dict[str, Entry] = {
              "logical_and logical_or logical_xor heaviside copysign remainder floor_divide "
              "divmod add subtract multiply divide"),
     **_near({"arctan2": (3, 1.5), "power": (1.1, 1.3), "hypot": (2.2, 2.2)}),
-    "fmod": Entry(np.fmod, zeros=False),
+    "fmod": Entry(np.fmod),
     # As NumPy's, these lose digits where the sum is near 1: they are so near in units of 1.
     "logaddexp": Entry(np.logaddexp, np.logaddexp, (4, 3), floor=2),
     "logaddexp2": Entry(np.logaddexp2, np.logaddexp2, (4, 3), floor=2),

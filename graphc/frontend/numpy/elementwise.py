@@ -12,7 +12,7 @@ from graphc.ir.builder import Builder, Operand, Value
 from graphc.ir.op import require
 from graphc.ir.types import BOOL, F64, I32, I64
 from graphc.ops.composites.reductions import truth
-from graphc.ops.composites.support import floats
+from graphc.ops.composites.support import floats, is_negative
 
 # -- arithmetic -----------------------------------------------------------------------------------
 
@@ -110,7 +110,7 @@ def square(f: Builder, x: Value) -> Value:
 def fmod(f: Builder, a: Operand, b: Operand) -> Value:
     """the remainder with the sign of a"""
     x, y = f.match(*_numbers(f, a, b))
-    below = f.lt(x, 0)
+    below = signbit(f, x)
     if x.dtype.kind != "f":
         rest = f.binary("mod", x, y)  # the smallest integer has no abs
         apart = f.and_(f.ne(rest, 0), f.ne(below, f.lt(y, 0)))
@@ -131,7 +131,8 @@ def modf(f: Builder, x: Value) -> tuple[Value, Value]:
     number = floats(f, x)
     whole = f.trunc(number)
     rest = f.where(f.isinf(number), f.zeros_like(number), number)
-    return rest - f.trunc(rest), whole
+    part = f.trunc(rest)  # -(a - b) is -0.0 where b - a is 0.0
+    return f.where(is_negative(f, number), -(part - rest), rest - part), whole
 
 
 @traces_ufunc("fabs")
@@ -215,8 +216,7 @@ def signbit(f: Builder, x: Value) -> Value:
     """whether x is negative, -0.0 included"""
     if x.dtype.kind != "f":
         return f.lt(x, 0)
-    zero = f.eq(x, 0)
-    return f.lt(f.where(zero, 1 / f.where(zero, x, 1.0), x), 0)
+    return is_negative(f, x)
 
 
 @traces("isneginf")

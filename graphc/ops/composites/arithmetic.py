@@ -12,7 +12,7 @@ from graphc.ir.builder import Builder, Operand, Value
 from graphc.ir.registry import array_function, composite, ufunc
 from graphc.ir.types import DType, broadcast_types, dtype_named
 from graphc.ops.composites.reductions import truth
-from graphc.ops.composites.support import floats
+from graphc.ops.composites.support import floats, is_negative
 from graphc.ops.unary import Cast
 
 Function: TypeAlias = Callable[[Value], Value]
@@ -80,7 +80,7 @@ def cbrt(f: Builder, x: Operand) -> Value:
     """`y = x^(1/3)`, with the sign of x; its gradient at 0 is infinite"""
     value = floats(f, x)
     third = value.dtype.numpy.type(1 / 3)  # what it lacks of 1/3 is made up by a factor
-    below = f.lt(value, 0)
+    below = is_negative(f, value)
     size = f.select(below, -value, value)
     ends = f.or_(f.eq(size, 0), f.eq(size, inf))
     rest = f.log(f.stop_gradient(f.select(ends, f.ones_like(size), size))) * _less(1, 3, third)

@@ -99,3 +99,9 @@ def _count(f: Builder, size: int, extent: Extent, dim: int, like: Value) -> Valu
 def iota_like(f: Builder, x: Value, dim: int) -> Value:
     """The index of every entry of `x` along `dim`, in i32."""
     return f.iota(shape=x.shape, dim=dim, extents=x.type.extents)
+
+
+def is_negative(f: Builder, x: Value) -> Value:
+    """Whether each entry of a float tensor is below 0, or -0.0."""
+    zero = f.eq(x, 0)
+    return f.lt(f.select(zero, 1 / f.select(zero, x, f.ones_like(x)), x), 0)
