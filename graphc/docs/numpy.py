@@ -60,22 +60,22 @@ once, while tracing.
   their array (`np.put`, `np.copyto`, `np.putmask`, `np.place`, `np.fill_diagonal`,
   `np.put_along_axis`, `np.nan_to_num(x, copy=False)`, `.fill`, `.put`, `.sort`, `.partition`) mean
   what they mean in NumPy. All names of x see the new entries, and so do its views: slices,
-  transposes, reshapes. A write to a view is one to its array. v is broadcast, and cast to x's dtype.
-  Where a place is written several times, the last one counts: `x[ids] += 1` adds once to each,
-  `np.add.at(x, ids, 1)` as often as it is in ids. Gradients reach v and the entries that are left,
-  and none reaches what is overwritten. The arrays that the caller gave keep their entries: a param
-  and the batch are changed in this step only.
-* **Arrays of numbers** that the function makes (`out = np.zeros((3, 4))`, `np.array`, `np.eye`) and
-  later writes traced values into (`out[i] = x`) are traced from where they are made; floats without
-  a dtype are then of the step's dtype. For this the function is called again while it is traced. A
-  write into another array of numbers, made outside or by a function that was imported by itself, is
-  an error. So is a use of an array where NumPy's own memory would decide whether a write has changed
-  it: `x.T.reshape(-1)` is a view or a copy.
+  transposes, reshapes. A write to a view is one to its array. v is broadcast, and cast to x's
+  dtype. Where a place is written several times, the last one counts: `x[ids] += 1` adds once to
+  each, `np.add.at(x, ids, 1)` as often as it is in ids. Gradients reach v and the entries that are
+  left, and none reaches what is overwritten. The arrays that the caller gave keep their entries: a
+  param and the batch are changed in this step only.
+* **Arrays of numbers** that the function makes (`out = np.zeros((3, 4))`, `np.array`, `np.eye`)
+  and later writes traced values into (`out[i] = x`) are traced from where they are made; floats
+  without a dtype are then of the step's dtype. For this the function is called again while it is
+  traced. A write into another array of numbers, made outside or by a function that was imported by
+  itself, is an error. So is a use of an array where NumPy's own memory would decide whether a
+  write has changed it: `x.T.reshape(-1)` is a view or a copy.
 * **Indices** are integers, slices, `None`, `...`, ranges, and arrays of integers, constant or
-  traced, in any combination that NumPy knows. A constant mask is an index too. A traced one chooses
-  entries to write to (`x[mask] = 0`), and `x[mask]` can be changed entry by entry, written back with
-  the same mask (`x[mask] *= 2`, `y[mask] = np.log(x[mask])`), summed and averaged. Anything else
-  would need to know how many there are.
+  traced, in any combination that NumPy knows. A constant mask is an index too. A traced one
+  chooses entries to write to (`x[mask] = 0`), and `x[mask]` can be changed entry by entry, written
+  back with the same mask (`x[mask] *= 2`, `y[mask] = np.log(x[mask])`), summed and averaged.
+  Anything else would need to know how many there are.
 * Of a ufunc's methods, `reduce`, `accumulate` (both of associative functions), `outer` and
   `np.add.at` trace. `where=` needs `out=`.
 * **scipy**, which graphc does not need: `expit`, `log_expit`, `logit`, `erf`, `xlogy`, `xlog1py`,

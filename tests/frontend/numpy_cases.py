@@ -284,4 +284,28 @@ FACTS: dict[str, list[Call]] = {
     "diag_indices_from": [lambda x: np.diag_indices_from(x[0, :, :3])],
 }  # fmt: skip
 
-CASES = SHAPING | PRODUCTS | FACTS
+
+def _after(write: Any) -> Any:
+    """What an array is after a function has written into it."""
+
+    def call(x: Any) -> Any:
+        y = x.copy()
+        write(y)
+        return y
+
+    return call
+
+
+WRITES: dict[str, list[Any]] = {
+    "put": [_after(lambda x: np.put(x, [0, -1, 0], [1.0, 2.0])),
+            _after(lambda x: np.put(x, [70, -90], x[0, 0], "clip"))],
+    "copyto": [_after(lambda x: np.copyto(x, x[0])),
+               _after(lambda x: np.copyto(x, 2.0, where=x > 0))],
+    "putmask": [_after(lambda x: np.putmask(x, x > 0, [1.0, 2.0, 3.0]))],
+    "place": [_after(lambda x: np.place(x, x > 0, [1.0, 2.0, 3.0]))],
+    "fill_diagonal": [_after(lambda x: np.fill_diagonal(x[0], x[1, 0, 0])),
+                      _after(lambda x: np.fill_diagonal(x[0].T, [1.0, 2.0], wrap=True))],
+    "put_along_axis": [_after(lambda x: np.put_along_axis(x, np.argmax(x, 1)[:, None], 7.0, 1))],
+}  # fmt: skip
+
+CASES = SHAPING | PRODUCTS | FACTS | WRITES

@@ -19,7 +19,7 @@ from frontend.written_programs import Program
 from shares import dealt
 
 import graphc
-from graphc.frontend.numpy.memory import Memory
+from graphc.frontend.numpy.memory import ArrayMemory
 from graphc.frontend.numpy.trace import record
 from graphc.support.errors import GraphcError
 from graphc.testing.compute import evaluate
@@ -79,7 +79,7 @@ def test_many_programs_of_writes_give_what_numpy_gives() -> None:
 
 @pytest.mark.filterwarnings("ignore")
 def test_the_law_sees_views_that_keep_the_old_entries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Memory, "read", lambda self, f: self.value)
+    monkeypatch.setattr(ArrayMemory, "read", lambda self, f: self.value)
     assert len(_wrong(range(40))[0]) > 3
 
 

@@ -12,7 +12,7 @@ from graphc.frontend.numpy import table
 from graphc.frontend.numpy.handlers import Handler
 from graphc.frontend.numpy.indexing import getitem, getview, is_basic
 from graphc.frontend.numpy.length import Traced
-from graphc.frontend.numpy.memory import Memory, View
+from graphc.frontend.numpy.memory import ArrayMemory, View
 from graphc.frontend.numpy.writes import with_entries
 from graphc.frontend.numpy.written_views import into_view
 from graphc.ir.builder import Builder, Value
@@ -112,7 +112,7 @@ def _making_arrays() -> frozenset[Handler]:
 
 
 @dataclass(frozen=True)
-class Call:
+class TracedCall:
     """A call of a handler: the user's arguments, and the handler's."""
 
     handler: Handler
@@ -129,7 +129,7 @@ class Call:
         return {slot: x for slot, x in every.items() if isinstance(x, Traced)}
 
 
-def noted(call: Call, made: Any) -> Any:
+def noted(call: TracedCall, made: Any) -> Any:
     """The result of a call: views share the memory of their array, numbers have none."""
     arrays = call.arrays
     several = isinstance(made, list | tuple)
@@ -147,7 +147,7 @@ def noted(call: Call, made: Any) -> Any:
     return made
 
 
-def _is_view(call: Call, made: Any, arrays: Mapping[int | str, Any]) -> bool:
+def _is_view(call: TracedCall, made: Any, arrays: Mapping[int | str, Any]) -> bool:
     handler = call.handler
     if not arrays:
         return False
@@ -167,12 +167,12 @@ def _permutes(args: Sequence[Any]) -> bool:
     return bool(arrow) and len(args) == 2 and set(left) == set(right)
 
 
-def _link(call: Call, y: Any, array: Any, slot: int | str, part: int | None) -> None:
+def _link(call: TracedCall, y: Any, array: Any, slot: int | str, part: int | None) -> None:
     """Make y a view of an array; of a number it is a new array."""
     if array.number:
         y.number = not y.ndim
         return
-    base: Memory = array.memory
+    base: ArrayMemory = array.memory
     view = y.memory.value
     value = base.read(view.builder)
     if call.handler is getview:
@@ -191,7 +191,7 @@ def _link(call: Call, y: Any, array: Any, slot: int | str, part: int | None) -> 
         y.memory.rows = True
         y.memory.may_share(base)
         return
-    y.memory = Memory(view, View(base, how), rows)
+    y.memory = ArrayMemory(view, View(base, how), rows)
 
 
 def _contiguous(key: Any) -> bool:
@@ -204,7 +204,7 @@ def _contiguous(key: Any) -> bool:
     return all(k is Ellipsis or k == slice(None) for k in items)
 
 
-def _fresh(call: Call, y: Any) -> None:
+def _fresh(call: TracedCall, y: Any) -> None:
     """Note what is known of a new array: whether it is a number, and how its entries lie."""
     y.memory.made = True
     if not y.ndim:
@@ -233,7 +233,7 @@ def is_written(x: Any, key: Any, v: Any) -> bool:
     return bool(v.memory.shows(x.memory, Entries(key)))  # type: ignore[attr-defined]
 
 
-def replace(session: TraceSession, memory: Memory, result: Value) -> None:
+def replace(session: TraceSession, memory: ArrayMemory, result: Value) -> None:
     """Let an array have the value `result`, cast to its dtype. Raises G0804."""
     f = session.builder
     before = memory.read(f)

@@ -32,11 +32,11 @@ class Showing(Protocol):
 class View:
     """What a view is of: the memory of an array, or of a view of one; and how it shows that."""
 
-    of: Memory
+    of: ArrayMemory
     how: Showing
 
 
-class Memory:
+class ArrayMemory:
     """The newest value of an array.
 
     rows: whether its entries are known to lie in row-major order, as NumPy would have it
@@ -51,10 +51,10 @@ class Memory:
     def __init__(self, value: Value, view: View | None = None, rows: bool = False) -> None:
         self._first = self._newest = value
         self.view, self.rows, self.made = view, rows, False
-        self._array: Memory = self if view is None else view.of._array
+        self._array: ArrayMemory = self if view is None else view.of._array
         self._writes = 0  # to an array and its views
         self._seen = self._array._writes
-        self._others: WeakSet[Memory] | None = None  # arrays that may share the memory
+        self._others: WeakSet[ArrayMemory] | None = None  # arrays that may share the memory
         self._doubt: tuple[Span | None] | None = None  # where one of those was written
 
     def read(self, f: Builder) -> Value:
@@ -90,10 +90,10 @@ class Memory:
         """Set the name of the newest value."""
         self._newest = value
 
-    def may_share(self, other: Memory) -> None:
+    def may_share(self, other: ArrayMemory) -> None:
         """Note that NumPy may give a view or a copy, depending on how entries lie in memory."""
         a, b = self._array, other._array
-        a._others = WeakSet[Memory]() if a._others is None else a._others
+        a._others = WeakSet[ArrayMemory]() if a._others is None else a._others
         a._others.add(b)
         if b._others is None:
             b._others = WeakSet()
@@ -105,7 +105,7 @@ class Memory:
         array = self._array
         return "" if array.made or array._first.node.op.source != "variable" else array._first.name
 
-    def shows(self, other: Memory, how: object) -> bool:
+    def shows(self, other: ArrayMemory, how: object) -> bool:
         """Whether this is such a view of the other, and up to date."""
         view = self.view
         if view is None or view.of is not other or self._seen != self._array._writes:

@@ -18,13 +18,20 @@ import numpy as np
 
 from graphc.frontend.numpy import table, ufuncs
 from graphc.frontend.numpy.batch_size import may_depend_on_size
-from graphc.frontend.numpy.changes import Call, check_fits, is_number, is_written, noted, replace
+from graphc.frontend.numpy.changes import (
+    TracedCall,
+    check_fits,
+    is_number,
+    is_written,
+    noted,
+    replace,
+)
 from graphc.frontend.numpy.chosen import ChosenEntries, chosen, refuse_mask, spread
 from graphc.frontend.numpy.creation import lengths
 from graphc.frontend.numpy.handlers import Handler
 from graphc.frontend.numpy.indexing import getitem, getview, is_basic
 from graphc.frontend.numpy.length import Length, Traced, shown
-from graphc.frontend.numpy.memory import Memory
+from graphc.frontend.numpy.memory import ArrayMemory
 from graphc.frontend.numpy.other_names import has_other_names
 from graphc.frontend.numpy.other_words import of_error
 from graphc.frontend.numpy.refusals import (
@@ -70,9 +77,11 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin, Traced, InGraph):
 
     __slots__ = ("__weakref__", "_session", "memory", "number")
 
-    def __init__(self, session: TraceSession, value: Value, memory: Memory | None = None) -> None:
+    def __init__(
+        self, session: TraceSession, value: Value, memory: ArrayMemory | None = None
+    ) -> None:
         self._session = session
-        self.memory = Memory(value, rows=True) if memory is None else memory
+        self.memory = ArrayMemory(value, rows=True) if memory is None else memory
         self.number = False
 
     @property
@@ -198,7 +207,7 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin, Traced, InGraph):
             except GraphcError as error:
                 raise error.at(span) from None
             made = wrap(self._session, renamed(self._session, result, span, before))
-            return noted(Call(handler, args, options, given, named), made)
+            return noted(TracedCall(handler, args, options, given, named), made)
 
     # -- indexing -----------------------------------------------------------------------------
 
