@@ -118,10 +118,10 @@ class Compilation:
 
     def _updates(self, train: Graph) -> Programs:
         """The programs that make an update."""
-        sync = sync_programs(train, self.strategy, self._observer(SYNC))
         how = asynchrony(self.strategy)
         steps = self._lowered("train", train) if how is None else self._roles(train, how)
-        return joined(sync, steps)
+        # Replicas meet with their variables split as the step has them: that is chosen by now.
+        return joined(sync_programs(train, self.strategy, self._observer(SYNC)), steps)
 
     def _roles(self, train: Graph, how: Asynchronous) -> Programs:
         """The program of the workers, which the rest of the strategy distributes, and one for each

@@ -299,3 +299,26 @@ def test_with_other_replicas_a_run_goes_on_from_the_mean(tmp_path: Path) -> None
             other.trainer.resume(path)
             np.testing.assert_array_equal(other.params["w"], mean)
             other.step(BATCH)
+
+
+@pytest.mark.parametrize("strategy", ["local_sgd(2, every=2)", "diloco(2, every=2)"])
+@pytest.mark.parametrize("places", [2, 3])
+def test_replicas_meet_with_variables_split_as_the_step_has_them(
+    strategy: str, places: int
+) -> None:
+    """Where the compiler chooses the split, it depends on the graph of the step."""
+    rng = np.random.default_rng(0)
+    params = {"w": rng.normal(size=(6, 4)), "v": rng.normal(size=(4, 3))}
+    batch = {"x": rng.normal(size=(12, 6))}
+
+    def two_products(p: Any, b: Any) -> Any:
+        return np.mean((np.tanh(b["x"] @ p["w"]) @ p["v"]) ** 2)
+
+    losses = []
+    for split in ("", f" * tensor_split({places})"):
+        how = graphc.optim.sgd(LR)
+        with graphc.compile(
+            two_products, params, batch, optimizer=how, strategy=strategy + split
+        ) as made:
+            losses.append([made.step(batch)["loss"] for _ in range(5)])
+    np.testing.assert_allclose(*losses, rtol=1e-12)
