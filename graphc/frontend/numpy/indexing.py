@@ -21,6 +21,7 @@ from graphc.frontend.run_time_length import always_inside, is_count
 from graphc.ir.builder import Builder, Value
 from graphc.ir.op import require
 from graphc.ir.types import I32, Extent, Size
+from graphc.ops.composites.picking import entry_along
 from graphc.ops.composites.run_time_rows import entry
 from graphc.ops.reshape import Reshape
 from graphc.ops.source import Iota
@@ -285,8 +286,8 @@ def _merged(f: Builder, x: Value, ids: list[Item], first: int = 0) -> Value:
     for dim, k in enumerate(ids, first):
         n = x.shape[dim]
         part = k if isinstance(k, Value) else index_value(f, k, n, "an index")
-        if isinstance(k, Value) and k.dtype.kind == "i" and len(ids) > 1:
-            part = f.where(f.lt(k, 0), k + n, k)
+        if isinstance(k, Value) and len(ids) > 1:
+            part = entry_along(f, x, dim, k)
         merged = part if merged is None else merged * n + part
     assert merged is not None
     return merged

@@ -20,6 +20,7 @@ from graphc.frontend.operands import value
 from graphc.ir.builder import Builder, Value
 from graphc.ir.op import require
 from graphc.ir.types import I32
+from graphc.ops.composites.picking import entry_along
 from graphc.ops.composites.support import reshaped
 from graphc.ops.ordering import Argsort
 from graphc.ops.slicing import Concat
@@ -49,7 +50,7 @@ def written_at(f: Builder, x: Value, ids: list[Item], shape: tuple[int, ...], v:
     if not any(isinstance(k, Value) for k in ids):
         y = _at_constants(f, flat, _flat_places(ids, n, shape), lines, one)
     else:
-        places = _flat_values(f, ids, n, shape)
+        places = _flat_values(f, x, ids, shape)
         y = _at_traced(f, flat, places, lines, one)
     return reshaped(f, y, x.shape)
 
@@ -81,13 +82,13 @@ def _place(f: Builder, k: Item, n: int) -> Value:
     return f.where(f.lt(ids, 0), ids + n, ids) if ids.dtype.kind == "i" else ids
 
 
-def _flat_values(f: Builder, ids: list[Item], n: Sequence[int], shape: tuple[int, ...]) -> Value:
-    """One index into all dims together; of several traced ones, each is checked."""
+def _flat_values(f: Builder, x: Value, ids: list[Item], shape: tuple[int, ...]) -> Value:
+    """One index into the first dims of x together; of several traced ones, each is checked."""
     flat: Value | None = None
-    for k, m in zip(ids, n, strict=True):
-        part = _place(f, k, m)
-        if len(ids) > 1 and isinstance(k, Value):
-            part = f.gather(f.iota(shape=(m,), dim=0), part, dim=0)
+    for dim, k in enumerate(ids):
+        m = x.shape[dim]
+        several = len(ids) > 1 and isinstance(k, Value)
+        part = entry_along(f, x, dim, k) if several else _place(f, k, m)
         flat = part if flat is None else flat * m + part
     assert flat is not None
     whole = f.broadcast_to(flat, shape) if flat.shape != shape else flat

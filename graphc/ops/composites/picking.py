@@ -69,6 +69,14 @@ def _wrapped(f: Builder, x: Value, dim: int, ids: Operand) -> Value:
     return f.select(f.lt(given, 0), given + f.size(x, dim), given)
 
 
+def entry_along(f: Builder, x: Value, dim: int, ids: Value) -> Value:
+    """Indices into one of several dims, counted from the front, each checked by itself: merged with
+    those into other dims, one that is out of range could be that of an entry in another row."""
+    places = f.iota(shape=(f.size(x, dim),), dim=0)
+    wide = ids if ids.dtype.bytes >= places.dtype.bytes else f.to_dtype(ids, places.dtype)
+    return f.add(Gather(0), (places, _wrapped(f, x, dim, wide)))
+
+
 @composite
 def one_hot(f: Builder, ids: Operand, n: int, dtype: DType = F32) -> Value:
     """`y[i.., k] = 1 where ids[i..] == k, else 0`, k < n; all 0 for an id outside"""
@@ -182,7 +190,7 @@ def _merged_ids(f: Builder, x: Value, run: Sequence[tuple[int, Value, int]]) -> 
     merged: Value | None = None
     for d, ids, _ in run:
         require(ids.dtype.kind in "iu", f"can't index with {ids.dtype}", code="G0202")
-        part = _wrapped(f, x, d, ids)
+        part = _wrapped(f, x, d, ids) if len(run) == 1 else entry_along(f, x, d, ids)
         merged = part if merged is None else merged * x.shape[d] + part
     assert merged is not None
     return merged
