@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from laws.faults import FAULTS
 from laws.programs.campaign import Begun, Ended, Found, Tally, campaign, died, ended
-from laws.programs.grow import grow
+from laws.programs.grow import EDGES, grow
 from laws.programs.judge import difference, judge
 from laws.programs.program import Leaf, Program, Statement
 from laws.programs.shrink import shrunk
@@ -61,11 +61,25 @@ def test_two_hundred_thousand_programs_under_all_strategies(first: int) -> None:
     check(range(first, first + RANGE), strategies=True)
 
 
+@pytest.mark.ci
+def test_programs_at_the_edges_of_dtypes_and_of_memory() -> None:
+    """Integers that wrap, zeros with a sign, arrays with two names, draws of the batch's shape."""
+    check(range(EDGES, EDGES + 60))
+
+
 # -- the law itself -------------------------------------------------------------------------------
 
 
 def test_a_seed_is_always_the_same_program() -> None:
     assert [grow(s) for s in range(20)] == [grow(s) for s in range(20)]
+
+
+def test_pieces_that_came_later_are_of_new_seeds_only() -> None:
+    """Seeds that were tried before stay the programs that they were."""
+    later = ("np.random.RandomState", "np.signbit", "+= ", "2**40")
+    old, new = ([grow(first + s).text for s in range(60)] for first in (0, EDGES))
+    assert not any(word in text for word in later for text in old)
+    assert sum(word in text for word in later for text in new) > 10
 
 
 def test_a_seed_that_ends_its_process_is_told_from_the_others(

@@ -141,7 +141,7 @@ class Grower:
             full, short = full.astype(np.float64), short.astype(np.float64)
         trained = tree == "params"
         return self._known(
-            Var(name, (full, short), trained, how == "grid" or full.dtype.kind != "f")
+            Var(name, (full, short), trained, how in ("grid", "zeros") or full.dtype.kind != "f")
         )
 
     def param(self, *shape: int) -> Var:
@@ -159,11 +159,16 @@ class Grower:
     def add(
         self, text: str, *uses: Var, exact: bool = False, coarse: bool = False, narrow: bool = False
     ) -> Var:
-        """`name = text`, if it is good. exact: whether it does not round where operands don't."""
-        made = [_evaluated(text, s) for s in self.scope]
+        """`name = text`, if it is good. exact: whether it does not round where operands don't.
+
+        $ in the text is the name; behind a line break of the text are more statements.
+        """
+        name = f"v{len(self.statements)}"
+        text = text.replace("$", name)
+        made = [_evaluated(name, text, s) for s in self.scope]
         values = tuple(map(_wide, made))
         var = Var(
-            f"v{len(self.statements)}",
+            name,
             (values[0], values[1]),
             any(u.trained for u in uses) and values[0].dtype.kind == "f",
             exact and all(u.exact for u in uses) and all(map(_is_dyadic, values)),
@@ -222,11 +227,15 @@ class Grower:
                 self.smooth = False
 
 
-def _evaluated(text: str, scope: dict[str, Any]) -> Array:
+def _evaluated(name: str, text: str, scope: dict[str, Any]) -> Array:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return np.asarray(eval(text, scope))
+            if "\n" not in text:
+                return np.asarray(eval(text, scope))
+            own = dict(scope)
+            exec(f"{name} = {text}".replace("\n    ", "\n"), own)
+            return np.asarray(own[name])
     except Exception as error:
         raise Skip from error
 
@@ -258,13 +267,17 @@ def _is_small(a: Array) -> bool:
 
 Piece = Callable[[Grower], None]
 PIECES: dict[Piece, float] = {}
+LATER: dict[
+    Piece, float
+] = {}  # of the seeds from EDGES on: others stay the programs that they were
+EDGES = 200_000_000
 
 
-def piece(weight: float) -> Callable[[Piece], Piece]:
-    """A way to draw a statement, and how often."""
+def piece(weight: float, later: bool = False) -> Callable[[Piece], Piece]:
+    """A way to draw a statement, and how often. later: for seeds from EDGES on."""
 
     def known(made: Piece) -> Piece:
-        PIECES[made] = weight
+        (LATER if later else PIECES)[made] = weight
         return made
 
     return known
@@ -284,13 +297,14 @@ def _grown(seed: int) -> Program:
         g.sizes = (1, 1)
     _start(g)
     wanted, tries = rng.randrange(2, 13), 0
-    often = rng.sample(list(PIECES), 3)
-    weights = [PIECES[p] * (6 if p in often else 1) for p in PIECES]
+    pieces = PIECES if seed < EDGES else PIECES | LATER
+    often = rng.sample(list(pieces), 3)
+    weights = [pieces[p] * (6 if p in often else 1) for p in pieces]
     while len(g.statements) < wanted and tries < 20 * wanted:
         tries += 1
         mark = len(g.statements), len(g.pool), len(g.leaves)
         try:
-            rng.choices(list(PIECES), weights)[0](g)
+            rng.choices(list(pieces), weights)[0](g)
         except (Skip, IndexError, ValueError):
             del g.statements[mark[0] :], g.pool[mark[1] :], g.leaves[mark[2] :]
     return _finished(g)
@@ -313,6 +327,10 @@ def _start(g: Grower) -> None:
         g.leaf("batch", (None, *(g.size() for _ in range(g.of((0, 1))))), "bool", "bool")
     if g.chance(0.08):
         g.leaf("batch", (g.size(), g.size()), "float32", "normal")
+    if g.seed >= EDGES and g.chance(0.5):
+        shape = (None, *(g.size() for _ in range(g.of((0, 1, 2)))))
+        tree = g.of(("batch", "batch", "params"))
+        g.leaf(tree, shape if tree == "batch" else (3, 2), "float32", "zeros")
     for _ in range(g.of((1, 1, 2))):
         like = g.of([v for v in g.pool if v.kind == "f"])
         g.param(*like.shape[1:][-g.of((1, 2, 2)) :])

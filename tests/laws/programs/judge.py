@@ -18,7 +18,7 @@ import numpy as np
 from graphc_numpy import NumpyBackend
 from guard import Guard, fresh_arrays
 from laws.parts import rows
-from laws.programs import entries, folds, lookups, oracle, products, shapes  # noqa: F401 - pieces
+from laws.programs import edges, entries, folds, lookups, oracle, products, shapes  # noqa: F401 - pieces
 from laws.programs.program import Array, Arrays, Program
 from lowering.lowered import Stepper
 from lowering.reach import check_reach

@@ -23,7 +23,8 @@ class Leaf:
 
     tree:  'params' or 'batch'
     shape: its dims; None is the batch
-    how:   its numbers: 'grid' (quarters), 'normal', 'special', 'bool', or 'ids 5' (below 5)
+    how:   its numbers: 'grid' (quarters), 'zeros' (of both signs, and some others), 'normal',
+           'special', 'bool', or 'ids 5' (below 5)
     """
 
     name: str
@@ -44,6 +45,8 @@ class Leaf:
         match kind:
             case "grid":
                 return np.asarray(rng.integers(-8, 9, shape) / 4)
+            case "zeros":
+                return rng.choice((-0.0, 0.0, -0.25, -0.75, 1.5), shape)
             case "special":
                 return rng.choice(SPECIAL, shape)
             case "bool":
