@@ -84,7 +84,7 @@ class GlooBridge:
     """The processes of a job of torchrun. News of failures go through its key-value store."""
 
     def __init__(self) -> None:
-        self.shares_memory, self.crowded = True, set[Progressing]()
+        self.shares_memory, self.crowded = False, set[Progressing]()
         store, rank, count = next(dist.rendezvous("env://"))
         self._store = dist.PrefixStore("graphc", store)
         self.index, self.count, self.failed, self._epoch = rank, count, False, 0

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from graphc.frontend.numpy.handlers import MEASURING, METHODS, PROPERTIES, VIEWS, traces
+from graphc.frontend.numpy.session import plain_shape
 from graphc.frontend.operands import array_of, as_axis, as_int, as_shape, as_values, operand, value
 from graphc.ir.builder import Builder, Scalar, Value
 from graphc.ir.op import require
-from graphc.ir.types import TensorType, broadcast_types
+from graphc.ir.types import Extent, TensorType, broadcast_types
 from graphc.ops.composites.support import dim_of, sized
 
 # -- shape ----------------------------------------------------------------------------------------
@@ -84,7 +85,14 @@ def broadcast_to(f: Builder, array: Any, shape: Any, subok: bool = False) -> Val
 def _broadcast(f: Builder, x: Value, target: TensorType) -> Value:
     shape, extents = broadcast_types(x.type, target)
     require(shape == target.shape, f"can't broadcast {x.shape} to {target.shape}")
+    at = range(-x.rank, 0)
+    if any(x.shape[d] != 1 and _extent(x.type, d) != _extent(target, d) for d in at):
+        plain_shape(x if any(x.type.extents) else f.broadcast_to(x, shape, extents))
     return f.broadcast_to(x, shape, extents)
+
+
+def _extent(t: TensorType, dim: int) -> Extent | None:
+    return t.extent(t.rank + dim)
 
 
 @traces("broadcast_arrays", view=True)
