@@ -103,9 +103,7 @@ class IndependentReplicas:
                 self.steps *= self._engine.finished[SYNC] == before
 
     def end(self, without: Container[str]) -> None:
-        """Meet at the end of a run, so that there is one value of each variable. A later step, also
-        in a resumed run, continues from the values before that: the result does not depend on how
-        a training is divided.
+        """Meet at the end of a run; the next step goes on from the values before that.
 
         without: variables that keep the values that they have when the run goes on
         """

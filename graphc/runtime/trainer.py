@@ -167,7 +167,9 @@ class Trainer:
         self._replicas.meet()
 
     def end(self) -> None:
-        """Synchronize independent replicas at the end of a run; see `IndependentReplicas.end`."""
+        """Synchronize replicas, so that there is one value of each variable. A later step, also in
+        a resumed run, continues from the values before that: the result does not depend on how a
+        training is divided."""
         self._replicas.end(without=self.hyper)
 
     def evaluate(self, batches: Iterable[Batch]) -> Metrics:

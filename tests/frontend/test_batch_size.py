@@ -103,6 +103,7 @@ COUNTS: dict[str, Form] = {
     "np.repeat(x.max(), n)": lambda x, n: np.sum(x.T * np.repeat(x.max(), n)),
     "np.broadcast_to(1, n)": lambda x, n: np.sum(x.T * np.broadcast_to(3, n)),
     "np.full(x.shape, ...)": lambda x, n: np.sum(x * np.full(x.shape, x.max())),
+    "a[i] = v in np.zeros(n)": lambda x, n: np.sum(x.T * _written(n)),
     "x[::-1]": lambda x, n: np.sum(x[::-1] * np.arange(n)[:, None]),
     "np.flip(x)": lambda x, n: np.sum(np.flip(x) * x),
     "np.flip(x > 2)": lambda x, n: np.sum(np.where(np.flip(x > 2, 0), x, 0)),
@@ -152,7 +153,6 @@ NUMBERS: dict[str, Form] = {
 }  # fmt: skip
 
 WHOLE: dict[str, Form] = {
-    "a[i] = v in np.zeros(n)": lambda x, n: np.sum(x.T * _written(n)),
     "x[1:]": lambda x, n: np.sum(x[1:]),
     "np.sort(x, 0)": lambda x, n: np.sum(np.sort(x, 0) * x),
     "np.concatenate": lambda x, n: np.sum(np.concatenate([x, x])),

@@ -69,6 +69,8 @@ def _checked(name: str, f: Builder, args: list[Any], options: dict[str, Any]) ->
     try:
         return _called(name, f, args, options)
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
+        if "not 'NoneType'" in str(error):
+            raise  # the trace says which leaf is None
         text = f"graphc.nn.{name} can't be called with these arguments: {error}"
         raise GraphcError("G0810", text, help=f"`graphc ops {name}` explains it") from None
 
