@@ -17,7 +17,6 @@ _GRADIENT = (
     "of the step write graphc.grad"
 )
 _NUMBER = "a traced value has no numbers yet: output values with graphc.report(name, value)"
-_PLACE = "nothing is changed in place: write x = "
 _OUT = "write graphc.nn."
 
 # Methods and attributes that arrays of torch, JAX and TensorFlow have.
@@ -79,12 +78,12 @@ METHODS: dict[str, str] = {
     "ge": "write x >= y",
     "neg": "write -x",
     "abs": "write np.abs(x)",
-    "zero_": "write np.zeros_like(x)",
-    "fill_": "write np.full_like(x, value)",
-    "copy_": "nothing is changed in place: use y where you mean it",
+    "zero_": "write x[...] = 0",
+    "fill_": "write x.fill(value)",
+    "copy_": "write x[...] = y",
     "norm": "write np.linalg.norm(x, axis=-1)",
     "topk": "write -np.sort(-x, axis=-1)[..., :k]",
-    "at": "write np.where(mask, value, x) for x.at[...].set, np.add.at for .add",
+    "at": "write x[key] = value for x.at[key].set(value), np.add.at(x, key, value) for .add",
     "apply": "a method of graphc's arrays is NumPy's: call the function on x",
     "append": "write np.concatenate([x, y])",
     "to_numpy": "leave it out: x is an array",
@@ -194,7 +193,7 @@ def of_method(name: str) -> str | None:
         return METHODS[name]
     bare = name.rstrip("_")
     if bare != name and (inner := of_method(bare) or of_function(bare)):
-        return f"nothing is changed in place: {inner}, and assign it"
+        return f"{inner}, and assign it: in place by x[...] = ..."
     if name in table.REFUSED_METHODS:
         return table.REFUSED_METHODS[name]
     return of_function(name)
