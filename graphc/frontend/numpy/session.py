@@ -12,6 +12,7 @@ import numpy as np
 
 from graphc.frontend.numpy.called_functions import CalledFunctions
 from graphc.ir.builder import Builder, Value
+from graphc.ir.graph import Node
 from graphc.ir.orders import Orders
 from graphc.ir.types import F64, TensorType
 from graphc.support.caller import user_span
@@ -19,6 +20,7 @@ from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError, Span
 
 if TYPE_CHECKING:
+    from graphc.frontend.numpy.written_parts import WrittenParts
     from graphc.ir.op import Array
 
 
@@ -53,6 +55,7 @@ class TraceSession:
     wide_params: whether a param is f64, or all float arrays are
     fixed:   whether the batch size is a plain number in new arrays and in `len`
     sized_arrays: whether arrays were made that are as long as the batch
+    written_parts: nodes that were made by writing parts of an array, by name, and these parts
     traced_at: where the function makes constant arrays into which traced values are written
     made:    the constant arrays that it made, by id: weak references, and where
     written: where it made one that must be traced from the beginning
@@ -72,6 +75,7 @@ class TraceSession:
     fixed: bool = False
     sized_arrays: bool = False
     over: bool = False
+    written_parts: dict[str, tuple[Node, WrittenParts]] = field(default_factory=dict)
     traced_at: frozenset[Span] = frozenset()
     made: dict[int, tuple[Any, Span]] = field(default_factory=dict)
     written: Span | None = None

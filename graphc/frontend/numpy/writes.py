@@ -15,6 +15,7 @@ import numpy as np
 
 from graphc.frontend.numpy.indexing import Item, adjacent_arrays, getitem, items_of
 from graphc.frontend.numpy.session import plain_shape
+from graphc.frontend.numpy.written_parts import parts_of, remember
 from graphc.frontend.numpy.written_places import as_dim, written_at
 from graphc.frontend.operands import operand, value
 from graphc.frontend.run_time_length import always_inside, is_count
@@ -127,6 +128,43 @@ def with_slices(f: Builder, x: Value, items: list[Item], v: Value) -> Value:
     v = _dims_of_array(f, v, items)
     if 0 in (n for _, n in lengths):
         return x
+    dim = _only_dim(x, dims, lengths)
+    if dim is not None:
+        for d, (places, _) in enumerate(lengths):
+            v = _spread(f, x, v, d, places) if v.shape[d] > 1 and d != dim else v
+        return _with_part(f, x, dim, dims[dim], lengths[dim][0], v)
+    return _with_chosen(f, x, dims, lengths, v)
+
+
+def _only_dim(x: Value, dims: list[Item], lengths: Sequence[tuple[range, int]]) -> int | None:
+    """The dim along which a run of entries is written, if those along all others are; else None."""
+    part = [
+        d
+        for d, (k, (_, count)) in enumerate(zip(dims, lengths, strict=True))
+        if not isinstance(k, slice) or count != x.shape[d] or _follows(k)
+    ]
+    if len(part) != 1 or x.type.extent(part[0]) is not None:
+        return None
+    places, count = lengths[part[0]]
+    return part[0] if count == 1 or places.step == 1 else None
+
+
+def _with_part(f: Builder, x: Value, dim: int, k: Item, places: range, v: Value) -> Value:
+    """x with a run of entries along a dim replaced by v."""
+    parts = parts_of(x, dim).with_part(f, places[0], places[-1] + 1, v)
+    if len(parts.parts) > 1:
+        made = parts.joined(f)
+    else:
+        whole = _spread(f, x, v, dim, places) if v.shape[dim] > 1 else v
+        made = f.where(_chosen(f, x, dim, k, places), whole, x)
+    remember(made, parts)
+    return made
+
+
+def _with_chosen(
+    f: Builder, x: Value, dims: list[Item], lengths: Sequence[tuple[range, int]], v: Value
+) -> Value:
+    """x with the entries at places of several dims replaced by v."""
     mask: Value | None = None
     for d, (k, (places, count)) in enumerate(zip(dims, lengths, strict=True)):
         whole = isinstance(k, slice) and count == x.shape[d]
