@@ -164,7 +164,12 @@ def _of_op(op: Any) -> Call:
 # -- layers ----------------------------------------------------------------------------------------
 
 
-LAYERS = list(CASES)
+def _has_states(name: str) -> bool:
+    fields = flatten(CASES[name][0](), "layer")[1].metadata.values()
+    return any(said.get("trainable") is False for said in fields)
+
+
+LAYERS = [name for name in CASES if not _has_states(name)]  # states can't be constants
 
 
 def of_layer(name: str) -> tuple[str, Call, tuple[Array, ...]]:

@@ -65,6 +65,7 @@ class WatchConnection:
     def goodbye(self, status: int) -> None:
         """Say that this process ends by itself, with this status, and which signal it got first."""
         try:
+            self._send(self._reporter.position())  # it may have advanced since the last heartbeat
             self._send(
                 {"goodbye": status, "signal": interrupts.received[0] if interrupts.received else 0}
             )
