@@ -450,3 +450,25 @@ def test_writes_are_the_same_under_every_strategy_for_short_batches_too(strategy
             losses.append([float(trainer.step(part)["loss"]) for part in parts])
     np.testing.assert_allclose(losses[0][0], _step(params, batch), rtol=1e-5)
     np.testing.assert_allclose(*losses, rtol=1e-5)
+
+
+@pytest.mark.parametrize("p", [1.0, 2.0])
+@pytest.mark.parametrize("form", [np.sqrt, np.log], ids=["sqrt", "log"])
+def test_entries_that_a_mask_does_not_choose_reach_no_gradient(form: Any, p: float) -> None:
+    """Neither that of the array nor that of a number beside it, where they would make it NaN."""
+    x = np.array([1.0, 3.0, 5.0, 0.5])
+
+    def loss(params: Any, batch: Any) -> Any:
+        x, p = batch["x"], params["p"]
+        y, mask = np.zeros_like(x), x > p
+        y[mask] = form(x[mask] - p)
+        return np.sum(y)
+
+    how = graphc.optim.sgd(1.0)
+    with graphc.compile(loss, {"p": np.float64(p)}, {"x": x}, optimizer=how) as trainer:
+        trainer.step({"x": x})
+        found = p - float(trainer.variables("param")["p"])
+
+    above, step = x[x > p], 1e-6
+    ends = [float(np.sum(form(above - p - h))) for h in (step, -step)]
+    np.testing.assert_allclose(found, (ends[0] - ends[1]) / (2 * step), rtol=1e-6)

@@ -83,7 +83,9 @@ class ChosenEntries(np.lib.mixins.NDArrayOperatorsMixin):
         rest = self._whole.ndim - self._mask.ndim
         if np.ndim(x) > rest:
             refuse_mask("entries that a mask has chosen meet an array of another length")
-        return x
+        # Its gradient is a sum over all entries. What is computed of those that are not chosen may
+        # be NaN, which a factor 0 would not remove.
+        return _only_chosen(x, self._mask, self._whole) if isinstance(x, Traced) else x
 
     def _reduced(self, function: Callable[..., Any] | None, options: Mapping[str, Any]) -> Any:
         if function is None or any(v is not None for v in options.values()):
@@ -161,4 +163,9 @@ def chosen(x: Any, mask: Any) -> ChosenEntries:
     """x[mask]. Raises G0805 if the mask does not fit."""
     if x.ndim < mask.ndim or any(a != b for a, b in zip(x.shape, mask.shape, strict=False)):
         refuse_mask(f"a mask of shape {mask._value.shape} for an array of shape {x._value.shape}")
-    return ChosenEntries(np.where(spread(mask, x), x, np.ones((), x.dtype)), mask)
+    return ChosenEntries(_only_chosen(x, mask, x), mask)
+
+
+def _only_chosen(x: Any, mask: Any, whole: Any) -> Any:
+    """x as it is broadcast to `whole`, with 1 in the place of each entry that is not chosen."""
+    return np.where(spread(mask, whole), x, np.ones((), x.dtype))
