@@ -472,3 +472,16 @@ def test_entries_that_a_mask_does_not_choose_reach_no_gradient(form: Any, p: flo
     above, step = x[x > p], 1e-6
     ends = [float(np.sum(form(above - p - h))) for h in (step, -step)]
     np.testing.assert_allclose(found, (ends[0] - ends[1]) / (2 * step), rtol=1e-6)
+
+
+def test_entries_stay_those_that_the_mask_chose_when_it_is_written_later() -> None:
+    def chosen(x: Any) -> Any:
+        mask = x > 2
+        y = x[mask]
+        mask[0], mask[5] = True, False
+        return np.sum(y) * 10 + np.sum(x[mask])
+
+    x = np.arange(6.0)
+    graph = record(lambda p, b: {"y": chosen(b["x"])}, {}, {"x": x}).graph
+    found = evaluate(graph, {"x": x})
+    assert found[graph.outputs["y"]] == chosen(x) == 127

@@ -163,7 +163,7 @@ def chosen(x: Any, mask: Any) -> ChosenEntries:
     """x[mask]. Raises G0805 if the mask does not fit."""
     if x.ndim < mask.ndim or any(a != b for a, b in zip(x.shape, mask.shape, strict=False)):
         refuse_mask(f"a mask of shape {mask._value.shape} for an array of shape {x._value.shape}")
-    return ChosenEntries(_only_chosen(x, mask, x), mask)
+    return ChosenEntries(_only_chosen(x, mask, x), mask.copy())  # the mask may be written later
 
 
 def _only_chosen(x: Any, mask: Any, whole: Any) -> Any:
