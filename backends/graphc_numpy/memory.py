@@ -77,10 +77,15 @@ def arrays_of(
 
 
 def array_on(b: Buffer, memory: Bytes, start: int, layout: MemoryLayout | None = None) -> Array:
-    """A buffer's array, where the first byte of its root is memory[start]; layout: of a view."""
+    """A buffer's array, where the first byte of its root is memory[start]; layout: of a view.
+
+    A view without a layout is one that no instruction makes, and so none reads: it is empty.
+    """
     dtype = b.dtype.numpy
     if 0 in b.shape:
         return np.empty(b.shape, dtype)
+    if layout is None and b.kind == "view":
+        return np.empty(0, dtype)
     if layout is None:
         piece = memory[start : start + b.bytes]
         return piece.view(dtype).reshape(b.shape)

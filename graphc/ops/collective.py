@@ -24,6 +24,7 @@ from graphc.ir.placement import Home, Mesh, Partial, R, ReduceOp, Split, State
 from graphc.ir.types import TensorType
 from graphc.ops.rules import Carried
 from graphc.ops.settle import Settle
+from graphc.ops.source import fits
 
 if TYPE_CHECKING:
     from graphc.ir.op import Array
@@ -346,8 +347,11 @@ class Mask(Carried):
     not_differentiable = "masks are inserted after differentiation"
 
     def infer(self, *types: TensorType) -> TensorType:
+        shape, dtype = types[0].shape, types[0].dtype
         require(0 <= self.dim < types[0].rank, f"mask: no dim {self.dim}", code="G0205")
-        return TensorType(types[0].shape, types[0].dtype)
+        message = f"mask: its number does not fit into {dtype}"
+        require(fits(self.fill, dtype), message, code="G0206")
+        return TensorType(shape, dtype)
 
     def run_shard(self, shard: Shard, *xs: Array) -> Array:
         y = np.array(xs[0])

@@ -74,6 +74,7 @@ CHANGES: list[tuple[str, str, Callable[[Json], Any], str]] = [
     ("same", "leaves", lambda b: program(b)["mesh"]["leaves"].update(slots=0), "leaves of the batch"),
     ("alone", "what is read first", lambda b: program(b)["body"].reverse(), "not computed before it"),
     ("alone", "a constant's bytes", lambda b: kernel(b, "const")["op"].update(value=10**400), "does not fit into"),
+    ("moves2", "a mask's number", lambda b: kernel(b, "mask")["op"].update(fill=10**400), "does not fit into"),
     ("alone", "a batch of none", lambda b: b["data"]["train"].update(batch=0), "'batch' has an impossible value"),
     ("alone", "a duration", lambda b: b["meta"]["duration"].update(unit="days"), "'duration' has an impossible value"),
     ("alone", "a numerator", lambda b: b["reports"]["loss"].update(numerator="w"), "'loss' has an impossible value"),

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from hostile import corpus
-from hostile.attack import bad
+from hostile.attack import WAYS, attack, bad
 from hostile.changes import CHANGES, changed, is_refused
 
 from graphc.plan import check
@@ -77,6 +77,13 @@ def test_a_changed_fieldis_refused(
 def test_what_the_compiler_makes_is_read(name: str, folder: Path) -> None:
     plan = corpus.plan(name, folder)
     assert plans.parse(plan.text()) == plan
+
+
+def test_a_view_that_nothing_makes_needs_no_memory(tmp_path: Path) -> None:
+    """Without its writes, most of a step makes what nobody reads: it still runs."""
+    corpus.write_data(tmp_path)
+    unwritten = changed("rows", tmp_path, lambda b: b["programs"]["train"]["commit"].clear())
+    assert attack(unwritten, tmp_path) == dict.fromkeys(WAYS, "ran")
 
 
 LAWS = {  # and the change that it alone finds

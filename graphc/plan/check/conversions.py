@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from graphc.ir.leaf_tree import most_pieces
 from graphc.ir.placement import Mesh, Partial, Replicated, Split
+from graphc.ir.types import TensorType
 from graphc.lowering.program.program import Buffer, Kernel, Program
 from graphc.ops.collective import Conversion, Keep, Mask, Recall
 from graphc.ops.settle import Settle
@@ -11,7 +12,10 @@ from graphc.plan.check.buffers import alike, grown, is_part
 
 
 def conversion_problem(x: Kernel, program: Program) -> str | None:
-    """Why the kernel of a conversion does not do what its buffers say; None where it does."""
+    """Why the kernel of a conversion does not do what its buffers say; None where it does.
+
+    Raises GraphcError for what the op itself refuses.
+    """
     if len(x.operands) != 1:
         return f"it converts one value, not {len(x.operands)}"
     a, b = program.buffers[x.operands[0]], program.buffers[x.result]
@@ -24,8 +28,9 @@ def conversion_problem(x: Kernel, program: Program) -> str | None:
 
 def _fits(x: Kernel, a: Buffer, b: Buffer, mesh: Mesh) -> bool:
     match x.op:
-        case Mask(dim=dim):
-            return 0 <= dim < len(a.shape) and alike(a, b)
+        case Mask() as op:
+            op.infer(TensorType(a.shape, a.dtype))  # raises what is wrong with its dim or its fill
+            return alike(a, b)
         case Settle(order=order, turns=made):
             return made == mesh.turns and grown(b, a, order.partial_sums(mesh.turns))
         case Keep():

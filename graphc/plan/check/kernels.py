@@ -33,11 +33,11 @@ def _problem(x: Kernel, program: Program, views: dict[int, MemoryLayout]) -> str
     operands, result = [program.buffers[b] for b in x.operands], program.buffers[x.result]
     if any(not set(b.home) <= set(result.home) for b in operands):
         return "a device that computes the result lacks an operand"
-    if x.op.conversion:
-        return conversion_problem(x, program)
     if x.op.source:
         return "this is not a kernel"
     try:
+        if x.op.conversion:
+            return conversion_problem(x, program)
         problem = _mistyped(x.op, operands, result) or _uncounted(x.op, program)
         if problem is None and result.kind == "view":
             return _misviewed(x, program, views)
