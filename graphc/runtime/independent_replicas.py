@@ -55,7 +55,8 @@ class IndependentReplicas:
         """Count the steps that are made inside, and meet where a meeting is due.
 
         done: the number of steps that were made so far. A step counts also where Ctrl-C is raised
-        behind it; the meeting is then made before the next step.
+        behind it; the meeting is then made before the next step. If the meeting itself fails, the
+        variables are invalid, as after any step that fails half-way.
         """
         self._meet_if_due()
         before = done()
@@ -63,7 +64,7 @@ class IndependentReplicas:
             yield
         finally:
             self.steps += (done() - before) * bool(self.every)
-        self._meet_if_due()
+        self._meet_after_step()
 
     def fast(self, fast_path: FastPath, stepping: DeviceLock) -> Callable[[Any], Metrics | None]:
         """The fast path of a step with the meetings; stepping: held while a step is made."""
@@ -79,7 +80,7 @@ class IndependentReplicas:
                     metrics = fast_path.step(batch)
                 finally:
                     self.steps += fast_path.done - before
-                self._meet_if_due()
+                self._meet_after_step()
             return metrics
 
         return step
@@ -92,6 +93,16 @@ class IndependentReplicas:
     def _meet_if_due(self) -> None:
         if self.every and self.steps >= self.every:
             self._meet()
+
+    def _meet_after_step(self) -> None:
+        """Meet if it is due. A meeting that fails makes the variables invalid: a step that raises
+        would otherwise have changed them."""
+        try:
+            self._meet_if_due()
+        except Exception as error:
+            assert isinstance(self._engine, Engine)
+            self._engine.fail(error)
+            raise
 
     def _meet(self) -> None:
         if self.steps:

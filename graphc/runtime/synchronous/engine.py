@@ -140,7 +140,7 @@ class Engine:
                     self._on_devices(partial(run, some=some))
             except BaseException as error:
                 if begun:
-                    self._fail(error)
+                    self.fail(error)
                 raise
             if arrays.keys() >= types.keys():
                 self._invalid = ""
@@ -269,7 +269,7 @@ class Engine:
         try:
             self._on_devices(rerun)
         except BaseException as error:
-            self._fail(error)
+            self.fail(error)
             raise
         raise nans.explained(watch, program, what)
 
@@ -290,11 +290,11 @@ class Engine:
                 with_replay(error, self.programs[name])
             begun = any(device.committing for device in tuple(self._devices.values()))
             if begun and not isinstance(error, EndAgreed):
-                self._fail(error)
+                self.fail(error)
             raise
 
-    def _fail(self, error: BaseException) -> None:
-        """The step failed while writing: some variables may be new, and some old."""
+    def fail(self, error: BaseException) -> None:
+        """A step failed while it wrote: some variables may be new, and some old."""
         self._invalid = str(error) or type(error).__name__
         self._shut()
 
