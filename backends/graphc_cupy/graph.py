@@ -55,8 +55,8 @@ class CupyStep:
         kernel = prepared.kernels[join] if join else None
         self._errors = StepErrors(self.program, self.lowered, scratch, at[ERRORS], kernel)
         self._launching = Launching(
-            self.lowered, prepared.kernels, self.ranks, scratch.address + at["own"],
-            self._errors.places, self._errors.failed,
+            self.lowered, prepared.launches, prepared.kernels, self.ranks,
+            scratch.address + at["own"], self._errors.places, self._errors.failed,
         )  # fmt: skip
         self.slots = tuple(self._slot(cuda, x) for x in staging)
         self._views = list(self._output_views())

@@ -1,4 +1,4 @@
-"""The calls of a step as launches: call by call, and of each call rank by rank.
+"""The calls of a step as launches: launch by launch, and of each of them rank by rank.
 
 All launches go to one stream, which runs them in this order. So what a call reads of another rank's
 memory was written by an earlier call, of whichever rank.
@@ -9,19 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from graphc.lowering.kernel.code import KernelCall, LoopKernel, Pointer
+from graphc.lowering.kernel.code import Pointer
 from graphc.lowering.kernel.lowered import Lowered, Native
 from graphc.runtime.data.supply import Supply
 from graphc.support.dataclass import dataclass
 from graphc_cupy.library import Launched
+from graphc_cupy.ptx.joined import Launchable
 from graphc_cupy.ranks import BoundRank
+from graphc_cupy.shared_launches import Launches, Together, kernel_of
 
 
 @dataclass(frozen=True, slots=True)
 class BoundLaunch:
-    """A kernel with its arguments, which are addresses, for a rank."""
+    """A kernel with its arguments, which are addresses, for a rank. calls: what it runs"""
 
-    call: KernelCall
+    calls: Together
     rank: int
     kernel: Launched
     params: tuple[int, ...]
@@ -43,10 +45,14 @@ class Launching:
     """
 
     def __init__(
-        self, lowered: Lowered, kernels: Mapping[LoopKernel, Launched],
+        self, lowered: Lowered, launches: Launches, kernels: Mapping[Launchable, Launched],
         ranks: Sequence[BoundRank], own: int, errors: tuple[int, int], failed: int,
     ) -> None:  # fmt: skip
-        self._lowered, self._kernels, self._ranks = lowered, kernels, ranks
+        self._lowered, self._ranks = lowered, ranks
+        self._launches = {
+            line: [(calls, kernels[kernel_of(calls)]) for calls in of_line]
+            for line, of_line in launches.items()
+        }
         self._own, self._errors, self._failed = own, errors, failed
         self._by_number = {rank.number: rank for rank in ranks}
         self._turns = ranks[0].site.program.mesh.turns
@@ -60,10 +66,9 @@ class Launching:
         if line.turn not in ("any", "later" if turn else "first"):
             return
         ranks = [x for x in self.ranks(part, turn, supply) if x.runs(line)]
-        for call in line.calls:
-            kernel = self._kernels[call.kernel]
+        for calls, kernel in self._launches[id(line)]:
             for rank in ranks if kernel.blocks else ():
-                yield self._launch(call, kernel, rank, part, turn, supply)
+                yield self._launch(calls, kernel, rank, part, turn, supply)
 
     def ranks(self, part: int, turn: int, supply: Supply) -> Iterable[BoundRank]:
         """The ranks that run a part in a turn."""
@@ -77,7 +82,7 @@ class Launching:
         return range(rank.site.turns(supply) if self.is_loop(part) else 1)
 
     def _launch(
-        self, call: KernelCall, kernel: Launched, rank: BoundRank, part: int, turn: int,
+        self, calls: Together, kernel: Launched, rank: BoundRank, part: int, turn: int,
         supply: Supply,
     ) -> BoundLaunch:  # fmt: skip
         def address(p: Pointer) -> int:
@@ -86,8 +91,8 @@ class Launching:
         begin, step = self._errors
         errors = begin + (rank.number * self._turns + turn) * step
         failed = self._failed if part == len(self._lowered.parts) - 1 else 0
-        params = tuple(map(address, call.arguments))
-        return BoundLaunch(call, rank.number, kernel, params, self._own, errors, failed)
+        params = tuple(address(p) for call in calls for p in call.arguments)
+        return BoundLaunch(calls, rank.number, kernel, params, self._own, errors, failed)
 
     def _base(self, memory: int, rank: BoundRank, turn: int, supply: Supply) -> int:
         """Where a memory begins, as a rank sees it."""

@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from graphc.lowering import target as targets
-from graphc.lowering.kernel.code import OWN, Gemm, LoopKernel
+from graphc.lowering.kernel.code import OWN, Gemm
 from graphc.lowering.memory.arena import aligned
 from graphc.lowering.target import LoweringTarget
 from graphc.support.dataclass import dataclass
 from graphc_cupy.cublas import Cublas, LibraryProduct
 from graphc_cupy.parts.in_parts import in_parts
 from graphc_cupy.parts.launch_parts import ALIGN, LaunchParts, Place
+from graphc_cupy.ptx.joined import JoinedKernel, Launchable
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class LoadedKernel:
         self.function((self.blocks,), (self.threads,), arguments, self.shared, stream=stream)
 
 
-Loader: TypeAlias = Callable[[Sequence[LoopKernel]], list[LoadedKernel]]
+Loader: TypeAlias = Callable[[Sequence[Launchable]], list[LoadedKernel]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +93,14 @@ class Gpu:
     cublas: Cublas | None = None
 
 
-def kernels_on(gpu: Gpu, kernels: Sequence[LoopKernel]) -> dict[LoopKernel, Launched]:
+def kernels_on(gpu: Gpu, kernels: Sequence[Launchable]) -> dict[Launchable, Launched]:
     """Each distinct kernel, loaded, maybe in parts; or for cuBLAS, if it is the library's."""
-    made = {k: None if _by_library(gpu, k) else in_parts(k) for k in dict.fromkeys(kernels)}
+    made = {k: _parts(gpu, k) for k in dict.fromkeys(kernels)}
     whole = [k for k, parts in made.items() if parts is None]
     inside = [x.kernel for parts in made.values() if parts is not None for x in parts.parts]
     loaded = _loaded(gpu, [*whole, *inside])
 
-    def launched(kernel: LoopKernel, parts: LaunchParts | None) -> Launched:
+    def launched(kernel: Launchable, parts: LaunchParts | None) -> Launched:
         if parts is None:
             return loaded[kernel]
         return LaunchedInParts(tuple((loaded[x.kernel], x.places) for x in parts.parts), parts.own)
@@ -107,15 +108,21 @@ def kernels_on(gpu: Gpu, kernels: Sequence[LoopKernel]) -> dict[LoopKernel, Laun
     return {kernel: launched(kernel, parts) for kernel, parts in made.items()}
 
 
-def _by_library(gpu: Gpu, kernel: LoopKernel) -> bool:
+def _parts(gpu: Gpu, kernel: Launchable) -> LaunchParts | None:
+    if isinstance(kernel, JoinedKernel) or _by_library(gpu, kernel):
+        return None
+    return in_parts(kernel)
+
+
+def _by_library(gpu: Gpu, kernel: Launchable) -> bool:
     return gpu.cublas is not None and isinstance(kernel, Gemm) and kernel.library
 
 
 def _loaded(
-    gpu: Gpu, kernels: Sequence[LoopKernel]
-) -> dict[LoopKernel, LoadedKernel | LibraryProduct]:
+    gpu: Gpu, kernels: Sequence[Launchable]
+) -> dict[Launchable, LoadedKernel | LibraryProduct]:
     """Each distinct kernel by itself."""
-    distinct, found = dict.fromkeys(kernels), dict[LoopKernel, LoadedKernel | LibraryProduct]()
+    distinct, found = dict.fromkeys(kernels), dict[Launchable, LoadedKernel | LibraryProduct]()
     for kernel in distinct:
         if gpu.cublas is not None and isinstance(kernel, Gemm) and kernel.library:
             found[kernel] = gpu.cublas.loaded(kernel)

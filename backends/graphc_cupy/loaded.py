@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -15,8 +15,7 @@ from graphc_numpy.native.memory import share
 
 import graphc.support.config as config
 from graphc.ir.placement import Mesh
-from graphc.lowering.kernel.code import LoopKernel
-from graphc.lowering.kernel.lowered import Lowered, Native
+from graphc.lowering.kernel.lowered import Lowered
 from graphc.lowering.program.program import Footprint, Program, by_kind, kinds_of_places
 from graphc.lowering.target import LoweringTarget
 from graphc.runtime.backends.backend import Programs
@@ -28,7 +27,9 @@ from graphc_cupy.failing import ERRORS, error_bytes, joining
 from graphc_cupy.library import Gpu, Launched, kernels_on
 from graphc_cupy.memory import BlockLayout, SharedSizes
 from graphc_cupy.pending import SLOTS, PendingStep
+from graphc_cupy.ptx.joined import Launchable
 from graphc_cupy.ranks import staged
+from graphc_cupy.shared_launches import Launches, kernel_of, launches_of
 
 Lowering: TypeAlias = Callable[[Program, int, LoweringTarget], Lowered]
 SHOW_KERNELS = 3  # the level of GRAPHC_DEBUG that prints the kernels of a program
@@ -38,13 +39,14 @@ SHOW_KERNELS = 3  # the level of GRAPHC_DEBUG that prints the kernels of a progr
 class Prepared:
     """A program that was lowered, with its kernels on the GPU.
 
-    staged: what goes there before a step; scratch: that, the words of errors, and memory that
-    kernels use only while they run
+    launches: which calls are one launch; staged: what goes there before a step; scratch: that, the
+    words of errors, and memory that kernels use only while they run
     """
 
     program: Program
     lowered: Lowered
-    kernels: Mapping[LoopKernel, Launched]
+    launches: Launches
+    kernels: Mapping[Launchable, Launched]
     staged: BlockLayout
     scratch: BlockLayout
 
@@ -115,14 +117,16 @@ class CupyLoaded:
 
             print(listing(program, lowered, self.gpu.target), file=sys.stderr)
         join = joining(program, lowered)
-        kernels = kernels_on(self.gpu, [*_kernels(lowered), *([join] if join else [])])
+        launches = launches_of(lowered, join=self.recorder is None)
+        ours = [kernel_of(calls) for line in launches.values() for calls in line]
+        kernels = kernels_on(self.gpu, [*ours, *([join] if join else [])])
         before = BlockLayout.of(staged(program, lowered, self.ranks))
         sizes = {
             **{f"staged {k}": before.size for k in range(SLOTS)},
             ERRORS: error_bytes(program, lowered),
             "own": max((k.own for k in kernels.values()), default=0),
         }
-        return Prepared(program, lowered, kernels, before, BlockLayout.of(sizes.items()))
+        return Prepared(program, lowered, launches, kernels, before, BlockLayout.of(sizes.items()))
 
     def footprints(self, names: Sequence[str], together: bool = True) -> tuple[Footprint, ...]:
         first = next(iter(self.programs.values()))
@@ -172,8 +176,3 @@ def lowered_for(program: Program, ranks: int, target: LoweringTarget) -> Lowered
 
     shared: frozenset[str] | None = frozenset() if ranks > 1 else None
     return lower(program, shared, here=ranks, target=target)
-
-
-def _kernels(lowered: Lowered) -> Iterator[LoopKernel]:
-    lines = (x for part in lowered.parts for x in part if isinstance(x, Native))
-    return (call.kernel for line in lines for call in line.calls)

@@ -18,7 +18,6 @@ from llvmlite import ir
 
 import graphc.support.config as config
 from graphc.lowering import target as targets
-from graphc.lowering.kernel.code import LoopKernel
 from graphc.runtime.machine.requirements import Requirement
 from graphc_cupy.cublas import Cublas
 from graphc_cupy.cuda_of_gpu import CudaOfGpu
@@ -26,6 +25,7 @@ from graphc_cupy.library import Gpu, LoadedKernel, Loader
 from graphc_cupy.nvidia_libraries import library
 from graphc_cupy.ptx import nvjitlink
 from graphc_cupy.ptx.assemble import assembler, code_of, ptx_of
+from graphc_cupy.ptx.joined import Launchable
 from graphc_cupy.ptx.kernels import KernelLaunch, print_entry
 from graphc_cupy.ptx.targets import GENERATIONS, TRIPLE, ptx_target
 from graphc_cupy.ptx.threads import BlockMachine
@@ -209,7 +209,7 @@ def _one_of_several(cuda: CudaOfGpu) -> Gpu:
 
 
 def _loaded_there(
-    cuda: CudaOfGpu, load: Loader, kernels: Sequence[LoopKernel]
+    cuda: CudaOfGpu, load: Loader, kernels: Sequence[Launchable]
 ) -> list[LoadedKernel]:
     """Kernels as functions of one of several GPUs."""
     with cuda.here():
@@ -242,7 +242,7 @@ def cublas_text() -> str:
 
 
 def loaded(
-    cuda: Any, name: str, assembles: bool, kernels: Sequence[LoopKernel]
+    cuda: Any, name: str, assembles: bool, kernels: Sequence[Launchable]
 ) -> list[LoadedKernel]:
     """Kernels as functions of a GPU that runs the PTX of a generation.
 

@@ -76,7 +76,8 @@ class GpuRecording:
         first.record(stream)
         launch.run(stream)
         last.record(stream)
-        number = self._numbers[id(launch.call)]
+        (call,) = launch.calls  # where steps are recorded, no calls share a launch
+        number = self._numbers[id(call)]
         self._made.append(_Timed(launch.rank, number, turn, first, last))
 
     def end(self) -> None:

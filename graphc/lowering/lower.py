@@ -18,6 +18,7 @@ from graphc.lowering.library import to_library
 from graphc.lowering.memory.pointers import placed
 from graphc.lowering.nodes.regions import to_nodes
 from graphc.lowering.program.program import Program
+from graphc.lowering.side_by_side import side_by_side
 from graphc.lowering.target import LoweringTarget
 from graphc.lowering.tiling.tiled_kernels import tile
 
@@ -28,6 +29,7 @@ STAGES = {  # in their order; `graphc show --after` prints what each leaves
     "kernels": "groups become loops with statements over registers",
     "row-tiling": "kernels that pass the rows of large values to each other run block by block",
     "library": "products that a library makes are taken apart from the code on their results",
+    "side-by-side": "nests that do not need each other stand together, for one launch of several",
     "memory": "what is left in memory gets its place in the arena",
 }
 
@@ -65,3 +67,5 @@ def stages(
     yield "row-tiling", draft
     to_library(draft)
     yield "library", draft
+    side_by_side(draft)
+    yield "side-by-side", draft

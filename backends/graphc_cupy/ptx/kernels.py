@@ -1,7 +1,7 @@
 """All kernels: who prints each kind, and the entries by which a GPU's blocks share a kernel.
 
 A kernel is printed as a block function (see `threads`). Its entry gives each block its share of the
-units:
+units (for several kernels in one launch, see `joined`):
 
     void name(ptr params..., ptr own, ptr errors, ptr failed)
 
@@ -13,7 +13,8 @@ failed: null, or an i64: where it is not 0, the kernel does nothing. What writes
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import islice
 
 from graphc_llvm.folding import FoldingBuilder
 from graphc_llvm.vectors import I8, INT32, INT64, POINTER, VOID, Printer, index
@@ -23,6 +24,13 @@ from graphc.lowering.kernel.code import Gemm, IndexLinks, LineKernel, LoopKernel
 from graphc.lowering.memory.arena import aligned
 from graphc.support.dataclass import dataclass
 from graphc_cupy.ptx import lines, links, nests, products, tiled
+from graphc_cupy.ptx.joined import (
+    BlocksOfKernel,
+    JoinedKernel,
+    Launchable,
+    equal_ones,
+    print_choice,
+)
 from graphc_cupy.ptx.threads import BlockMachine, BlockThreads, meets, shared_bytes
 
 OWN_ALIGN = 256  # bytes: whatever a block keeps in its own memory, a GPU refuses other addresses
@@ -83,23 +91,17 @@ def print_kernel(
 
 
 def print_entry(
-    module: ir.Module, kernel: LoopKernel, name: str, machine: BlockMachine
+    module: ir.Module, kernel: Launchable, name: str, machine: BlockMachine
 ) -> KernelLaunch:
-    """Print a kernel and its entry; how that is launched. No blocks: there is nothing to do."""
+    """Print a kernel, or several, and the entry; how that is launched. No blocks: there is nothing
+    to do."""
+    if isinstance(kernel, JoinedKernel):
+        return _print_joined(module, kernel, name, machine)
     printer = printer_of(kernel)
     units, grain = printer.units(kernel), printer.grain(kernel, machine)
     own = aligned(printer.own_bytes(kernel), OWN_ALIGN)
     function = printer.print(module, kernel, f"{name}_block", machine)
-    pointers = [POINTER] * (len(kernel.params) + EXTRA)
-    entry = ir.Function(module, ir.FunctionType(VOID, pointers), name)
-    entry.attributes.add("convergent")
-    if machine.gpu:
-        entry.calling_convention = "ptx_kernel"
-        if machine.threads > UNLIMITED:
-            _limit_threads(module, entry, machine.threads)
-    p = Printer(FoldingBuilder(entry.append_basic_block("entry")), machine.target)
-    *params, memory, errors, failed = entry.args
-    _return_if(p.b, failed)
+    p, (*params, memory, errors) = _begin(module, name, len(kernel.params), machine)
     block = BlockThreads(p, machine).block()
     begin = p.b.mul(block, index(grain))
     end = p.smaller(p.b.add(begin, index(grain)), index(units))
@@ -108,6 +110,46 @@ def print_entry(
     p.b.ret_void()
     blocks = -(-units // grain)
     return KernelLaunch(name, blocks, machine.threads, shared_bytes(function), own, meets(function))
+
+
+def _print_joined(
+    module: ir.Module, joined: JoinedKernel, name: str, machine: BlockMachine
+) -> KernelLaunch:
+    """Print several kernels with one entry."""
+    equal = equal_ones(joined)
+    functions = [
+        print_kernel(module, kernel, f"{name}_block{k}", machine)
+        for k, (kernel, _) in enumerate(equal)
+    ]
+    p, (*params, own, errors) = _begin(module, name, len(joined.params), machine)
+    rest, given = iter(params), list[BlocksOfKernel]()
+    for (kernel, many), function in zip(equal, functions, strict=True):
+        printer = printer_of(kernel)
+        units, grain = printer.units(kernel), printer.grain(kernel, machine)
+        assert units and not printer.own_bytes(kernel), f"{kernel} is launched by itself"
+        each = [list(islice(rest, len(kernel.params))) for _ in range(many)]
+        given.append(BlocksOfKernel(-(-units // grain), units, grain, function, each))
+    blocks = print_choice(p, BlockThreads(p, machine).block(), given, own, errors)
+    p.b.ret_void()
+    shared = max(map(shared_bytes, functions))
+    return KernelLaunch(name, blocks, machine.threads, shared, 0, any(map(meets, functions)))
+
+
+def _begin(
+    module: ir.Module, name: str, params: int, machine: BlockMachine
+) -> tuple[Printer, Sequence[ir.Value]]:
+    """Begin an entry: it returns where the step has failed. Its arguments, up to `errors`."""
+    pointers = [POINTER] * (params + EXTRA)
+    entry = ir.Function(module, ir.FunctionType(VOID, pointers), name)
+    entry.attributes.add("convergent")
+    if machine.gpu:
+        entry.calling_convention = "ptx_kernel"
+        if machine.threads > UNLIMITED:
+            _limit_threads(module, entry, machine.threads)
+    p = Printer(FoldingBuilder(entry.append_basic_block("entry")), machine.target)
+    *arguments, failed = entry.args
+    _return_if(p.b, failed)
+    return p, arguments
 
 
 def _return_if(b: ir.IRBuilder, failed: ir.Value) -> None:

@@ -55,11 +55,15 @@ CHEAP = 6  # nodes that are rather made again than stored
 
 @dataclass(frozen=True)
 class Built:
-    """A kernel, the buffers behind its parameters, and where in each (in bytes) it begins."""
+    """A kernel, the buffers behind its parameters, and where in each (in bytes) it begins.
+
+    beside: as `KernelCall.beside`
+    """
 
     kernel: LoopKernel
     buffers: tuple[int, ...]
     offsets: tuple[int, ...]
+    beside: bool = False
 
     def pointers(self, pointer_of: Mapping[int, Pointer]) -> tuple[Pointer, ...]:
         """The arguments, where buffers lie there."""

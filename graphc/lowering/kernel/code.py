@@ -344,12 +344,15 @@ class KernelCall:
     """A kernel with its arguments, one pointer per parameter; node names what it computes.
 
     spans: of the buffers that the arguments point into, where they are known
+    beside: a nest that needs nothing of the nest before it, nor of those that this one stands
+    beside: they may run in any order, or at once
     """
 
     kernel: LoopKernel
     arguments: tuple[Pointer, ...]
     node: str = ""
     spans: tuple[BufferSpan, ...] = ()
+    beside: bool = False
 
 
 def registers(statement: Statement) -> tuple[int, ...]:

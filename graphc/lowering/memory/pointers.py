@@ -1,4 +1,4 @@
-"""Stage 6 of the lowering: a place for everything that kernels and the host reach."""
+"""Stage 8 of the lowering: a place for everything that kernels and the host reach."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class _Pointers:
         if isinstance(item, Host):
             return item
         calls = (
-            KernelCall(b.kernel, b.pointers(self.pointer_of), name, self._spans(b))
+            KernelCall(b.kernel, b.pointers(self.pointer_of), name, self._spans(b), b.beside)
             for b, name in item.built
         )
         return Native(tuple(calls), item.turn, item.home)
@@ -163,7 +163,11 @@ class _Positions:
                 self.host(item.instruction)
             elif item.turn in ("any", turn):
                 for built, _ in item.built:
-                    self.timeline.add(map(self.draft.values.sections.home, built.buffers))
+                    touched = map(self.draft.values.sections.home, built.buffers)
+                    if built.beside:  # they run at one time
+                        self.timeline.touched[-1] |= set(touched)
+                    else:
+                        self.timeline.add(touched)
         return range(start, len(self.timeline.touched))
 
     def host(self, x: Instruction) -> None:

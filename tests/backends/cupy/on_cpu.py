@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from graphc_cupy.ptx.joined import Launchable
 from graphc_cupy.ptx.kernels import EXTRA, KernelLaunch, print_entry
 from graphc_cupy.ptx.targets import on_processor
 from graphc_cupy.ptx.threads import RECORD, BlockMachine
@@ -22,8 +23,6 @@ from graphc_llvm.vectors import INT64, POINTER, VOID, index
 from graphc_numpy.native.machine import target
 from guard import FRESH, Guard
 from llvmlite import binding, ir
-
-from graphc.lowering.kernel.code import LoopKernel
 
 Array = np.ndarray[Any, np.dtype[Any]]
 ERRORS = 8
@@ -244,7 +243,7 @@ def host_machine(threads: int = 256) -> BlockMachine:
     return BlockMachine(on_processor(target()), threads)
 
 
-def compile_on_cpu(kernel: LoopKernel, threads: int = 256) -> Emulated:
+def compile_on_cpu(kernel: Launchable, threads: int = 256) -> Emulated:
     """Print a kernel and its entry for this processor, and compile them."""
     machine, module = host_machine(threads), ir.Module("blocks")
     launch = print_entry(module, kernel, "kernel", machine)
@@ -298,7 +297,7 @@ def _print_body(module: ir.Module, count: int) -> None:
     b.ret_void()
 
 
-def run_on_cpu(kernel: LoopKernel, arrays: Sequence[Array], threads: int = 256) -> Array:
+def run_on_cpu(kernel: Launchable, arrays: Sequence[Array], threads: int = 256) -> Array:
     """Run a kernel over arrays (one per parameter, changed in place); the errors noted."""
     return compile_on_cpu(kernel, threads)(arrays)
 

@@ -16,6 +16,7 @@ import weakref
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from time import perf_counter
 from weakref import WeakValueDictionary
 
@@ -25,6 +26,7 @@ from backends.cupy.stand_in_cublas import StandInCublas
 from graphc_cupy.cublas import Cublas
 from graphc_cupy.library import Gpu, LoadedKernel
 from graphc_cupy.machine import USUAL_SHARED
+from graphc_cupy.ptx.joined import JoinedKernel, Launchable
 from graphc_cupy.ptx.kernels import EXTRA
 from graphc_llvm.vectors import INT64, POINTER, VOID, index
 from graphc_numpy.native import machine
@@ -336,11 +338,11 @@ class StandIn:
         self.check(device, size)
         ctypes.memmove(to, start, size)
 
-    def load(self, kernels: Sequence[LoopKernel]) -> list[LoadedKernel]:
+    def load(self, kernels: Sequence[Launchable]) -> list[LoadedKernel]:
         """The kernels as functions."""
         return self._printed(kernels) if self.printed else self._of_cpu(kernels)
 
-    def _printed(self, kernels: Sequence[LoopKernel]) -> list[LoadedKernel]:
+    def _printed(self, kernels: Sequence[Launchable]) -> list[LoadedKernel]:
         """By the GPU's printers, block by block."""
         return [
             self._emulated(compile_on_cpu(kernel), len(kernel.params) + EXTRA) for kernel in kernels
@@ -354,19 +356,22 @@ class StandIn:
         at, function = x.launch, Function(self, call, pointers)
         return LoadedKernel(function, at.blocks, at.threads, at.shared, at.own * at.blocks)
 
-    def _of_cpu(self, kernels: Sequence[LoopKernel]) -> list[LoadedKernel]:
+    def _of_cpu(self, kernels: Sequence[Launchable]) -> list[LoadedKernel]:
         """By the CPU's printers, one thread for all of their units."""
         printers, names = kernel_printers(), tuple(f"entry{k}" for k in range(len(kernels)))
 
         def make() -> ir.Module:
             module = ir.Module("stand_in")
             for name, kernel in zip(names, kernels, strict=True):
-                inner = printers.print(module, kernel, f"{name}_units")
                 pointers = [POINTER] * (len(kernel.params) + 2)
                 entry = ir.Function(module, ir.FunctionType(VOID, pointers), name)
                 b = ir.IRBuilder(entry.append_basic_block("entry"))
                 *params, own, errors = entry.args
-                b.call(inner, [*params, index(0), index(printers.units(kernel)), own, errors])
+                rest = iter(params)
+                for number, part in enumerate(_joined(kernel)):
+                    inner = printers.print(module, part, f"{name}_units{number}")
+                    mine = list(islice(rest, len(part.params)))
+                    b.call(inner, [*mine, index(0), index(printers.units(part)), own, errors])
                 b.ret_void()
             return module
 
@@ -375,7 +380,8 @@ class StandIn:
         return [
             LoadedKernel(
                 self._native(symbols, name, len(kernel.params) + EXTRA),
-                int(printers.units(kernel) > 0), 1, 0, printers.scratch_bytes(kernel),
+                int(any(map(printers.units, _joined(kernel)))), 1, 0,
+                max(map(printers.scratch_bytes, _joined(kernel))),
             )
             for name, kernel in zip(names, kernels, strict=True)
         ]  # fmt: skip
@@ -395,3 +401,8 @@ class StandIn:
     def gpu(self) -> Gpu:
         cublas = Cublas(StandInCublas(self)) if self._cublas else None
         return Gpu(self, self.load, self._room, self._target, cublas)
+
+
+def _joined(kernel: Launchable) -> tuple[LoopKernel, ...]:
+    """The kernels of a launch."""
+    return kernel.kernels if isinstance(kernel, JoinedKernel) else (kernel,)

@@ -1,0 +1,173 @@
+"""Stage 7 of the lowering: nests that need nothing of each other stand side by side.
+
+On a GPU a launch takes microseconds, whatever it does. So nests wait until a kernel needs what they
+compute, or the region ends; those that need nothing of each other then are a row, which one launch
+may run:
+
+    product 784x512     product 784x512
+    update  784x512     product 512x512
+    product 512x512     update  784x512  |  update 512x512
+    update  512x512
+
+So the updates of all parameters are a row at the end of a step. A row also takes later nests with
+the code of one that it has, if all that they need is there. What waits is in memory for longer, so
+there may be only so much of it (`LoweringTarget.waiting`).
+
+XLA calls this horizontal fusion; PyTorch's optimizers do it by functions of lists (foreach). Here
+it follows from what kernels read and write.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import field, replace
+from itertools import islice
+from typing import TypeAlias
+
+from graphc.lowering.draft import Draft
+from graphc.lowering.fusion.build import Built
+from graphc.lowering.kernel.code import LoopKernel, Nest
+from graphc.support.dataclass import dataclass
+
+MOST_ALIKE = 256  # nests with one code that are looked through for more members of a row
+
+Pairs: TypeAlias = Sequence[tuple[Built, str]]
+
+
+def side_by_side(draft: Draft) -> None:
+    """Order the kernels of each region, and mark those that stand beside the one before."""
+    if draft.target.waiting is not None:
+        for region in draft.regions:
+            region.built = list(_in_rows(draft, region.built, draft.target.waiting))
+
+
+def _in_rows(draft: Draft, pairs: Pairs, most: int) -> Iterator[tuple[Built, str]]:
+    for row in _Rows(draft, pairs, most).rows():
+        for k, i in enumerate(row):
+            built, name = pairs[i]
+            yield replace(built, beside=k > 0), name
+
+
+class _Rows:
+    """Which kernels of a region, by number, run in which row.
+
+    done: those that are in a row; waiting: nests that the order has come to
+    """
+
+    def __init__(self, draft: Draft, pairs: Pairs, most: int) -> None:
+        self.most = most
+        self.kernels = [built.kernel for built, _ in pairs]
+        self.use = [_BufferUse.of(draft, built) for built, _ in pairs]
+        self.needs = _needs(self.use)
+        self.done, self.waiting = set[int](), dict[int, None]()
+        self.early = dict[int, int]()  # nests that run before their turn, and the bytes they write
+        codes, numbers = dict[LoopKernel, int](), dict[int, int]()
+        for k in self.kernels:  # most that are equal are one object
+            if id(k) not in numbers:
+                numbers[id(k)] = codes.setdefault(k, len(codes))
+        self.code = [numbers[id(k)] for k in self.kernels]
+        self.alike = defaultdict[int, dict[int, None]](dict)  # nests that are not done, by code
+        for i, k in enumerate(self.kernels):
+            if isinstance(k, Nest):
+                self.alike[self.code[i]][i] = None
+
+    def rows(self) -> Iterator[list[int]]:
+        """All rows, in their order."""
+        for i, kernel in enumerate(self.kernels):
+            self.early.pop(i, None)
+            if not isinstance(kernel, Nest):
+                yield from self._run(self._needed(i), i)
+                self.done.add(i)
+                yield [i]
+            elif i not in self.done:
+                self.waiting[i] = None
+                if self._held() > self.most:
+                    yield from self._run({*self.waiting}, i)
+        yield from self._run({*self.waiting}, len(self.kernels))
+
+    def _held(self) -> int:
+        """Bytes of what waiting nests read."""
+        read = {b: size for i in self.waiting for b, size in self.use[i].held.items()}
+        return sum(read.values())
+
+    def _needed(self, i: int) -> set[int]:
+        """The nests that have to run before a kernel."""
+        needed, look = set[int](), [i]
+        while look:
+            for x in self.needs[look.pop()] - self.done - needed:
+                needed.add(x)
+                look.append(x)
+        return needed
+
+    def _run(self, nests: set[int], now: int) -> Iterator[list[int]]:
+        """Rows of some nests, with what can join them."""
+        while nests:
+            row = [i for i in sorted(nests) if self.needs[i] <= self.done]
+            row += self._joining({*row}, nests, now)
+            nests -= {*row}
+            self.done |= {*row}
+            for i in row:
+                self.waiting.pop(i, None)
+                del self.alike[self.code[i]][i]
+            yield row
+
+    def _joining(self, row: set[int], nests: set[int], now: int) -> list[int]:
+        """Further nests with the code of one in a row, for which all is there. now: how far the
+        order has come; what is computed before its turn takes memory for longer, too"""
+        found, left = list[int](), self.most - sum(self.early.values())
+        for code in dict.fromkeys(self.code[i] for i in sorted(row)):
+            for i in islice(self.alike[code], MOST_ALIKE):
+                if i in row or i in nests or not self.needs[i] <= self.done:
+                    continue
+                size = self.use[i].made if i > now else 0
+                if size <= left:
+                    left -= size
+                    found.append(i)
+                    self.early |= {i: size} if i > now else {}
+        return found
+
+
+@dataclass(frozen=True)
+class _BufferUse:
+    """The buffers that a kernel reads, and those that it writes; a section stands for all of what
+    it is a section of, on any device. held, made: bytes of those in the arena"""
+
+    read: frozenset[int]
+    written: frozenset[int]
+    held: dict[int, int] = field(hash=False)
+    made: int
+
+    @staticmethod
+    def of(draft: Draft, built: Built) -> _BufferUse:
+        def places(written: bool) -> frozenset[int]:
+            pairs = zip(built.kernel.params, built.buffers, strict=True)
+            return frozenset(
+                draft.values.sections.home(b) for p, b in pairs if p.written == written
+            )
+
+        def bytes_of(places: Iterable[int]) -> dict[int, int]:
+            buffers = (draft.buffers[b] for b in places)
+            return {b.id: b.bytes for b in buffers if b.kind == "arena"}
+
+        read, written = places(False), places(True)
+        return _BufferUse(read, written, bytes_of(read), sum(bytes_of(written).values()))
+
+
+def _needs(use: Sequence[_BufferUse]) -> list[set[int]]:
+    """For each kernel, earlier ones that have to run before it: they write what it reads or writes,
+    or read what it writes."""
+    needs = list[set[int]]()
+    writer, readers = dict[int, int](), defaultdict[int, list[int]](list)
+    for i, x in enumerate(use):
+        found = {writer[b] for b in x.read | x.written if b in writer}
+        for b in x.written:
+            found.update(readers.pop(b, ()))
+            writer[b] = i
+        for b in x.read:
+            readers[b].append(i)
+        needs.append(found - {i})
+    return needs
+
+
+__all__ = ["side_by_side"]
