@@ -156,7 +156,8 @@ def _part(
             case Native(calls=calls):
                 where = _where(line)
                 for call in calls:
-                    yield f"    {call_line(call)}{where}{why(call.kernel)}"
+                    beside = "  (beside the one above)" if call.beside else ""
+                    yield f"    {call_line(call)}{where}{why(call.kernel)}{beside}"
                     yield from _steps(call)
 
 

@@ -36,6 +36,7 @@ from graphc_cupy.ptx.product_tiles import DEPTH, thread_tiling  # noqa: E402
 from graphc_cupy.ptx.row_order import SECTOR, in_sectors  # noqa: E402
 from graphc_cupy.ptx.targets import ptx_target  # noqa: E402
 from graphc_cupy.ptx.threads import BlockMachine  # noqa: E402
+from graphc_cupy.shared_launches import launches_of  # noqa: E402
 from graphc_llvm.vectors import WIDTH  # noqa: E402
 from llvmlite import ir  # noqa: E402
 from systems import compiled  # noqa: E402
@@ -250,6 +251,12 @@ def launches(lowered: Lowered, whole: bool = False) -> Iterator[LoopKernel]:
         yield from (kernel,) if parts is None else (x.kernel for x in parts.parts)
 
 
+def shared(lowered: Lowered) -> int:
+    """How many launches a step has less, as some run several kernels."""
+    every = (calls for line in launches_of(lowered, join=True).values() for calls in line)
+    return sum(len(calls) - 1 for calls in every)
+
+
 def lowered_workload(name: str) -> Lowered:
     """A workload's step, lowered for a GPU. Its numbers don't matter."""
     zeros = lambda draw, *shape: made.np.zeros(shape, made.np.float32)  # noqa: E731
@@ -262,10 +269,12 @@ def lowered_workload(name: str) -> Lowered:
 
 def table(name: str, top: int, rates: GpuRates, whole: bool, registers: bool) -> Iterator[str]:
     """The launches that take longest, and what all of them take."""
-    counts = Counter(launches(lowered_workload(name), whole))
+    lowered = lowered_workload(name)
+    counts, saved = Counter(launches(lowered, whole)), shared(lowered)
     costs = {kernel: cost(kernel) for kernel in counts}
-    total = sum(n * costs[k].seconds(rates) for k, n in counts.items())
-    yield f"{name}: {counts.total()} launches of {len(counts)} kernels, at least {_text(total)}"
+    total = sum(n * costs[k].seconds(rates) for k, n in counts.items()) - saved * rates.launch
+    number = f"{counts.total() - saved} launches (one for each kernel: {counts.total()})"
+    yield f"{name}: {number} of {len(counts)} kernels, at least {_text(total)}"
     yield f"  {'at least':>9} {'times':>5} {'blocks':>7} {'trips':>7} {'needed':>9} {'moved':>9}  loops"
     worst = sorted(counts, key=lambda k: -counts[k] * costs[k].seconds(rates))[:top]
     taken = usage(worst) if registers else {}

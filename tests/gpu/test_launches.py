@@ -37,6 +37,6 @@ def test_a_product_has_its_operations() -> None:
 
 def test_the_launches_of_a_step_are_listed() -> None:
     head, names, *lines = table("tiny", 3, GpuRates(), whole=False, registers=False)
-    assert head.startswith("tiny: 4 launches of 4 kernels, at least ")
+    assert head.startswith("tiny: 4 launches (one for each kernel: 4) of 4 kernels, at least ")
     assert names.split() == ["at", "least", "times", "blocks", "trips", "needed", "moved", "loops"]
     assert len(lines) == 3
