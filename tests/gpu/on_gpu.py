@@ -8,22 +8,21 @@ from typing import Any, TypeAlias
 import numpy as np
 from graphc_cupy.library import Gpu, Launched, kernels_on
 from graphc_cupy.memory import DeviceBlock
-
-from graphc.lowering.kernel.code import LoopKernel
+from graphc_cupy.ptx.joined import Launchable
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
-Run: TypeAlias = Callable[[LoopKernel, Sequence[Array]], Array]
+Run: TypeAlias = Callable[[Launchable, Sequence[Array]], Array]
 CHECKS = 64  # of a kernel, at most
 
 
 class KernelsOnGpu:
     """Runs kernels on a GPU; those that are given here are assembled together."""
 
-    def __init__(self, gpu: Gpu, kernels: Sequence[LoopKernel] = ()) -> None:
+    def __init__(self, gpu: Gpu, kernels: Sequence[Launchable] = ()) -> None:
         self._gpu, self._stream = gpu, gpu.cuda.Stream(non_blocking=True)
         self._loaded = kernels_on(gpu, kernels) if kernels else {}
 
-    def __call__(self, kernel: LoopKernel, arrays: Sequence[Array]) -> Array:
+    def __call__(self, kernel: Launchable, arrays: Sequence[Array]) -> Array:
         """Run a kernel; the arrays are changed in place. What its checks have noted, a row each."""
         if kernel not in self._loaded:
             self._loaded |= kernels_on(self._gpu, [kernel])

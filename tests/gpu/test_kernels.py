@@ -23,6 +23,7 @@ from backends.native.test_products import contraction
 from gpu.on_gpu import CHECKS, KernelsOnGpu
 from gpu.rows import row
 from graphc_cupy import CupyBackend
+from graphc_cupy.ptx.joined import JoinedKernel, Launchable
 
 from graphc.ir.types import BF16, BOOL, F32, F64, I64, DType
 from graphc.lowering.kernel.code import (
@@ -45,7 +46,7 @@ MOST = 30_000_000  # work of a kernel that is compared, as the CPU does it, too
 WORKLOADS = ["mlp", "cnn", "transformer", "lstm", "embedding"]
 
 
-def kernels(backend: Backend, *every: LoopKernel) -> KernelsOnGpu:
+def kernels(backend: Backend, *every: Launchable) -> KernelsOnGpu:
     assert isinstance(backend, CupyBackend)
     return KernelsOnGpu(backend.gpu(), every)
 
@@ -100,6 +101,18 @@ def test_rows_that_are_added_up(
 ) -> None:
     kernel = softmax(*shape, lanes)
     check(kernels(cupy_backend), kernel, f"softmax {shape} along {lanes}")
+
+
+def test_several_kernels_in_one_launch(cupy_backend: Backend) -> None:
+    """Some whose threads meet beside some whose threads don't; and many pointers."""
+    teams, tiles = softmax((3,), (70,), "columns"), softmax((300,), (50,), "rows")
+    joined = JoinedKernel((*[teams] * 40, *[tiles] * 30, softmax((7,), (3,), "rows")))
+    mine = [operands_of(kernel) for kernel in joined.kernels if isinstance(kernel, Nest)]
+    wanted = [[x.copy() for x in xs] for xs in mine]
+    kernels(cupy_backend, joined)(joined, [x for xs in mine for x in xs])
+    for kernel, xs, ys in zip(joined.kernels, mine, wanted, strict=True):
+        compile_kernel(kernel)(ys)
+        assert all(map(same, xs, ys))
 
 
 @pytest.mark.parametrize("dtype", [F32, F64, BF16, I64], ids=str)
