@@ -69,9 +69,7 @@ def print_choice(
     return ends[-1] if ends else 0
 
 
-def _run(
-    p: Printer, x: BlocksOfKernel, number: ir.Value, own: ir.Value, errors: ir.Value
-) -> None:  # fmt: skip
+def _run(p: Printer, x: BlocksOfKernel, number: ir.Value, own: ir.Value, errors: ir.Value) -> None:
     """Block `number` of equal kernels."""
     b, many = p.b, len(x.params)
     params = x.params[0]
