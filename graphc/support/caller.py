@@ -74,6 +74,11 @@ def is_users(frame: FrameType) -> bool:
     return _package(frame.f_code.co_filename) is None
 
 
+def is_users_file(filename: str) -> bool:
+    """Whether code in a file is the user's own."""
+    return _package(filename) is None
+
+
 def library_call() -> tuple[str, str] | None:
     """The package and the name of the function that the user's line calls, if it is in a library
     other than NumPy."""

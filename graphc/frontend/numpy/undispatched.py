@@ -27,6 +27,7 @@ from types import ModuleType
 from typing import Any
 
 from graphc.frontend.numpy import sized_arrays, special
+from graphc.frontend.numpy.imported_names import ImportedNames
 from graphc.frontend.numpy.length import Length, Traced
 from graphc.frontend.numpy.session import open_session
 from graphc.frontend.numpy.written_arrays import traced_from_start
@@ -247,8 +248,19 @@ def _measured(original: Callable[[Any], int]) -> Callable[[Any], Any]:
     return length
 
 
+def _by_identity() -> dict[int, Callable[[], Function]]:
+    """What makes the functions that stand in for those of modules, by the identity of these."""
+    return {
+        id(original): partial(make, name, original)
+        for module, makers in _MAKERS.items() if module in sys.modules
+        for name, make in makers.items()
+        if (original := vars(sys.modules[module]).get(name)) is not None
+    }  # fmt: skip
+
+
 class _Replaced:
-    """What is replaced while a trace runs: `len`, and the classes of modules and of norm."""
+    """What is replaced while a trace runs: `len`, the classes of modules and of norm, and names
+    that the user has imported from modules."""
 
     def __init__(self) -> None:
         self._classes: list[tuple[Any, Any]] = []
@@ -261,6 +273,7 @@ class _Replaced:
             self._classes.append((normal, type(normal)))
             normal.__class__ = _tracing_normal(self._classes[-1][1])
             self._ours.add(type(normal))
+        self._imported = ImportedNames(_by_identity())
         self._own = builtins.len
         builtins.len = self._length = _measured(self._own)
 
@@ -277,6 +290,7 @@ class _Replaced:
         for thing, own in self._classes:
             if type(thing) in self._ours:
                 thing.__class__ = own
+        self._imported.restore()
         if builtins.len is self._length:
             builtins.len = self._own
 
