@@ -1,21 +1,19 @@
 """Functions that do not ask their arguments, and that are others in a thread that traces.
 
 NumPy dispatches a call to a traced array only for the arguments that a function declares: np.take
-declares the table but not the indices, np.zeros((n, 3)) nothing at all, and Python's `len` wants a
-plain int. So a thread that traces a function finds others in their places, which also look for
-traced arrays, or for the run-time length of the batch, in all arguments; for all else they are the
-originals.
+declares the table but not the indices, and np.zeros((n, 3)) nothing at all. So a thread that traces
+a function finds others in their places, which also look for traced arrays, or for the run-time
+length of the batch, in all arguments; for all else they are the originals.
 
 Functions of a module are *attributes by thread*: while a trace runs, the module has a class with a
 descriptor for each of them, and its dict stays as it is. So other threads get the originals, also
-those that somebody has replaced, and what they import meanwhile is never one of ours. Only `len`,
-which Python looks up in a dict, is replaced for all threads: for what is no traced array, it calls
-the original.
+those that somebody has replaced, and what they import meanwhile is never one of ours. Names that
+were imported before (`imported_names`) and Python's own functions (`python_functions`) are replaced
+in dicts, for all threads: for what is no traced array, they call the originals.
 """
 
 from __future__ import annotations
 
-import builtins
 import importlib
 import operator
 import sys
@@ -29,6 +27,7 @@ from typing import Any
 from graphc.frontend.numpy import sized_arrays, special
 from graphc.frontend.numpy.imported_names import ImportedNames
 from graphc.frontend.numpy.length import Length, Traced
+from graphc.frontend.numpy.python_functions import PythonFunctions
 from graphc.frontend.numpy.session import open_session
 from graphc.frontend.numpy.written_arrays import traced_from_start
 from graphc.support.caller import looked_up_by_python
@@ -240,14 +239,6 @@ def _tracing_normal(own: Any) -> Any:
     return type(own.__name__, (own,), {name: _normal(name, own) for name in special.NORMAL})
 
 
-def _measured(original: Callable[[Any], int]) -> Callable[[Any], Any]:
-    @wraps(original)
-    def length(obj: Any, /) -> Any:
-        return obj.length() if isinstance(obj, Traced) else original(obj)
-
-    return length
-
-
 def _by_identity() -> dict[int, Callable[[], Function]]:
     """What makes the functions that stand in for those of modules, by the identity of these."""
     return {
@@ -259,8 +250,8 @@ def _by_identity() -> dict[int, Callable[[], Function]]:
 
 
 class _Replaced:
-    """What is replaced while a trace runs: `len`, the classes of modules and of norm, and names
-    that the user has imported from modules."""
+    """What is replaced while a trace runs: the classes of modules and of norm, names that the user
+    has imported from modules, and functions of Python."""
 
     def __init__(self) -> None:
         self._classes: list[tuple[Any, Any]] = []
@@ -274,8 +265,7 @@ class _Replaced:
             normal.__class__ = _tracing_normal(self._classes[-1][1])
             self._ours.add(type(normal))
         self._imported = ImportedNames(_by_identity())
-        self._own = builtins.len
-        builtins.len = self._length = _measured(self._own)
+        self._python = PythonFunctions()
 
     def replace(self, module: ModuleType) -> None:
         """Replace the functions of a module, if that was not done."""
@@ -291,8 +281,7 @@ class _Replaced:
             if type(thing) in self._ours:
                 thing.__class__ = own
         self._imported.restore()
-        if builtins.len is self._length:
-            builtins.len = self._own
+        self._python.restore()
 
 
 _now: _Replaced | None = None

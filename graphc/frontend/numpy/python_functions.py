@@ -1,0 +1,80 @@
+"""Python's own functions of which a trace has another meaning: len, max and min.
+
+`len` wants a plain int, and `max(0, x)` the truth of `x > 0`: a traced array has neither. Python
+looks these names up in a dict, so they are replaced for all threads. For what is not traced they
+call the originals.
+"""
+
+from __future__ import annotations
+
+import builtins
+import operator
+from collections.abc import Callable
+from functools import reduce, wraps
+from typing import Any
+
+import numpy as np
+
+from graphc.frontend.numpy.length import Traced
+from graphc.frontend.numpy.session import open_session
+
+Function = Callable[..., Any]
+
+
+def _measured(original: Function) -> Function:
+    @wraps(original)
+    def length(obj: Any, /) -> Any:
+        return obj.length() if isinstance(obj, Traced) else original(obj)
+
+    return length
+
+
+def _chosen(original: Function, beats: Callable[[Any, Any], Any]) -> Function:
+    """max or min: of equal ones the first, and a NaN where it stands first, as Python has it."""
+
+    def better(best: Any, x: Any) -> Any:
+        wins: Any = beats(x, best)
+        traced = isinstance(wins, Traced)
+        return np.where(wins, x, best) if traced else x if wins else best
+
+    @wraps(original)
+    def choose(*args: Any, **options: Any) -> Any:
+        if options or not args or open_session() is None:
+            return original(*args, **options)
+        items = list(args if args[1:] else args[0])
+        if any(isinstance(x, Traced) for x in items) and all(map(_is_number, items)):
+            return reduce(better, items)
+        return original(items)
+
+    return choose
+
+
+def _is_number(x: Any) -> bool:
+    """Whether something can be compared with a traced number, and gives one number."""
+    known = isinstance(x, int | float | np.generic | np.ndarray | Traced)
+    return known and getattr(x, "ndim", 0) == 0
+
+
+_MAKERS: dict[str, Callable[[Function], Function]] = {
+    "len": _measured,
+    "max": lambda original: _chosen(original, operator.gt),
+    "min": lambda original: _chosen(original, operator.lt),
+}
+
+
+class PythonFunctions:
+    """The functions that are replaced, until they are restored."""
+
+    def __init__(self) -> None:
+        self._own = {name: getattr(builtins, name) for name in _MAKERS}
+        self._ours = {name: make(self._own[name]) for name, make in _MAKERS.items()}
+        vars(builtins).update(self._ours)
+
+    def restore(self) -> None:
+        """As it was; what somebody else has replaced meanwhile stays."""
+        for name, ours in self._ours.items():
+            if getattr(builtins, name) is ours:
+                setattr(builtins, name, self._own[name])
+
+
+__all__ = ["PythonFunctions"]
