@@ -47,7 +47,7 @@ def test_max_and_min_choose_as_pythons_do(name: str) -> None:
     for i, (k, m) in enumerate(pairs):
         wanted = dtype(call(w[k], w[m], w[k : m + 1] if k <= m else w[m : k + 1]))
         got = dtype(found[f"y{i}"])
-        assert got.tobytes() == wanted.tobytes() or np.isnan(got) and np.isnan(wanted), (k, m)
+        assert got.tobytes() == wanted.tobytes() or (np.isnan(got) and np.isnan(wanted)), (k, m)
 
 
 def test_the_gradient_goes_to_what_is_chosen() -> None:
