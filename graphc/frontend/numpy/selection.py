@@ -77,7 +77,7 @@ def _limits(dtype: DType) -> tuple[float, float]:
 
 @traces("where")
 def where(f: Builder, condition: Any, x: Any = None, y: Any = None) -> Value:
-    """`where` with three arguments"""
+    """`where` with three arguments; with one it gives an index: `x[np.where(x < 0)]`"""
     require(
         x is not None and y is not None,
         "np.where(condition) without values has a shape that depends on the condition",

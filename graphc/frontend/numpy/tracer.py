@@ -34,6 +34,7 @@ from graphc.frontend.numpy.length import Length, Traced, shown
 from graphc.frontend.numpy.memory import ArrayMemory
 from graphc.frontend.numpy.other_names import has_other_names
 from graphc.frontend.numpy.other_words import of_error
+from graphc.frontend.numpy.places_of_mask import as_mask, places_of
 from graphc.frontend.numpy.refusals import (
     refuse,
     refuse_array,
@@ -162,6 +163,9 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin, Traced, InGraph):
         args: Sequence[Any],
         options: Mapping[str, Any],
     ) -> Any:
+        places = places_of(function, args, options)
+        if places is not None:
+            return places
         handler = table.TABLE.get(function)
         if handler is None:
             refuse_function(function)
@@ -212,9 +216,14 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin, Traced, InGraph):
     # -- indexing -----------------------------------------------------------------------------
 
     def __getitem__(self, key: Any) -> Any:
+        key = as_mask(key)
         if isinstance(key, Tracer) and key.dtype == bool and key.ndim:
             return chosen(self, key)
         return self._call("indexing", getview if is_basic(key) else getitem, (self, key), {})
+
+    def nonzero(self) -> Any:
+        """The places of what is not 0: an index, and nothing else."""
+        return np.nonzero(self)
 
     def __iter__(self) -> Iterator[Tracer]:
         if self.ndim == 0:
@@ -223,6 +232,7 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin, Traced, InGraph):
         return (self[i] for i in range(self.length(plain=True)))
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        key = as_mask(key)
         if isinstance(value, ChosenEntries):
             value, key = np.where(spread(key, self), value.of_mask(key), self), ...
         if not is_written(self, key, value):
