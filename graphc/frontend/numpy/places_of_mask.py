@@ -16,6 +16,9 @@ from graphc.support.caller import user_span
 from graphc.support.errors import GraphcError
 
 
+_PLACES = (np.where, np.nonzero)  # themselves: a thread that traces finds others
+
+
 class PlacesAlongDim(np.lib.mixins.NDArrayOperatorsMixin):
     """The index along one dim of each true entry of a mask: an index, and nothing else."""
 
@@ -43,7 +46,7 @@ def places_of(
     function: Callable[..., Any], args: Sequence[Any], options: Mapping[str, Any]
 ) -> tuple[PlacesAlongDim, ...] | None:
     """What np.where(mask) and np.nonzero(mask) give; None for another call."""
-    if function not in (np.where, np.nonzero) or len(args) != 1 or options:
+    if function not in _PLACES or len(args) != 1 or options:
         return None
     (x,) = args
     if not isinstance(x, Traced):

@@ -101,6 +101,7 @@ def refuse_number(what: str, dtype: str) -> NoReturn:
 
 def refuse_index() -> NoReturn:
     """A traced value is a Python index, or a length."""
+    note_entries()
     lengths = r"^(range|np\.\w+)\("
     help = "look entries up with np.take(np.stack(list), i, axis=0)"
     of_length = "lengths are known when the step is traced: take them from x.shape"
@@ -132,9 +133,12 @@ _INTO_NUMBERS = (
 
 
 def _refuse_in_entries() -> None:
-    """Raise the error of `a[i] = x`, where NumPy makes numbers of a traced x."""
+    """Raise the error of `a[i] = x`, where NumPy makes numbers of a traced x.
+
+    Of an array that the step has made, this and `a[i]` of a traced i are traced in a second try.
+    """
+    note_entries()
     if in_entry_assignment():
-        note_entries()
         refuse_write()
 
 

@@ -20,11 +20,14 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache, partial, wraps
+from inspect import signature
 from threading import Lock
 from types import ModuleType
 from typing import Any
 
-from graphc.frontend.numpy import sized_arrays, special
+import numpy as np
+
+from graphc.frontend.numpy import sized_arrays, special, table
 from graphc.frontend.numpy.imported_names import ImportedNames
 from graphc.frontend.numpy.length import Length, Traced
 from graphc.frontend.numpy.python_functions import PythonFunctions
@@ -110,6 +113,49 @@ def _like(name: str, original: Function) -> Function:
         return traced_from_start(original, None, args, options)
 
     return call
+
+
+def _of_lists(name: str, original: Function) -> Function:
+    """A function that NumPy dispatches for a traced array, but not for a list of traced values."""
+
+    @wraps(original)
+    def call(*args: Any, **options: Any) -> Any:
+        if any(isinstance(x, list | tuple) and _traced(x) is not None for x in args):
+            args = tuple(map(_joined, _arrays(original, len(args)), args))
+        return original(*args, **options)
+
+    return call
+
+
+def _joined(wanted: bool, x: Any) -> Any:
+    """A list of traced values as an array, if an array is wanted."""
+    traced = _traced(x) if wanted and isinstance(x, list | tuple) else None
+    return x if traced is None else traced.__array_function__(_ARRAY, (type(traced),), (x,), {})
+
+
+_ARRAY = np.array  # itself: a thread that traces finds another one
+
+# What NumPy calls an argument that is an array; one that is a sequence of arrays has other names.
+_ONE_ARRAY = {"a", "arr", "array", "b", "m", "v", "x", "x1", "x2", "y", "A"}
+
+
+@lru_cache(maxsize=256)
+def _arrays(function: Function, count: int) -> list[bool]:
+    """Which of the first arguments of a function are arrays, by their names."""
+    try:
+        names = [*signature(function).parameters][:count]
+    except ValueError:  # it does not tell
+        names = []
+    return [name in _ONE_ARRAY for name in names] + [False] * (count - len(names))
+
+
+def _dispatched(module: ModuleType) -> dict[str, Callable[[str, Function], Function]]:
+    """The traced functions of a module that NumPy dispatches."""
+    return {
+        name: _of_lists
+        for name, x in vars(module).items()
+        if callable(x) and not isinstance(x, np.ufunc | type) and x in table.TABLE
+    }
 
 
 def _plain(x: Any) -> Any:
@@ -199,7 +245,9 @@ class _RandomModule:
 
 
 _MAKERS: dict[str, dict[str, Callable[[str, Function], Function]]] = {
+    "numpy.linalg": _dispatched(np.linalg),
     "numpy": {
+        **_dispatched(np),
         "take": _taken,
         **dict.fromkeys(("array", "asarray", "asanyarray", "ascontiguousarray"), _array),
         **dict.fromkeys(sized_arrays.MAKERS, _sized),

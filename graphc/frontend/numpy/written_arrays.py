@@ -44,7 +44,8 @@ def note_written(array: Any) -> None:
 
 
 def note_entries() -> None:
-    """The same for `out[i] = x`, which NumPy does not let us see: out is found by its name."""
+    """The same for `out[i] = x`, which NumPy does not let us see: out is found by its name. So is
+    the table of `table[i]`, which a traced i looks up."""
     frame, span = user_frame(), user_span()
     if frame is None or span is None:
         return
