@@ -69,9 +69,15 @@ def copy(f: Builder, a: Any, order: str = "K", subok: bool = False) -> Value:
 
 
 @traces("astype", methods=("astype",))
-def astype(f: Builder, x: Any, dtype: Any, **_: Any) -> Value:
+def astype(
+    f: Builder, x: Any, dtype: Any, order: str = "K", casting: Any = "unsafe", subok: bool = True,
+    copy: bool = True, *, device: Any = None,
+) -> Value:  # fmt: skip
     """`cast`"""
-    return f.to_dtype(value(f, x), dtype_argument(dtype))
+    y, target = value(f, x), dtype_argument(dtype)
+    allowed = casting == "unsafe" or np.can_cast(y.dtype.numpy, target.numpy, casting)
+    require(allowed, f"{y.dtype} is not cast to {target} with casting='{casting}'", code="G0810")
+    return f.to_dtype(y, target)
 
 
 # -- real numbers ---------------------------------------------------------------------------------

@@ -19,6 +19,8 @@ from graphc.ops.composites.support import floats
 MANY = 64  # entries that are rather searched than all compared
 NEAR = 3  # comparisons of a search whose entries are few enough to choose from
 
+_MODES = ("raise", "wrap", "clip")  # what an index outside means
+
 # -- selection ------------------------------------------------------------------------------------
 
 
@@ -98,16 +100,26 @@ def select(f: Builder, condlist: Any, choicelist: Any, default: Any = 0) -> Valu
     return result
 
 
-@traces("choose", methods=("choose",))
+@traces("choose")
 def choose(f: Builder, a: Any, choices: Any, mode: str = "raise") -> Value:
     """`y = choices[a]`, entry by entry; an index outside takes the last (or, below 0, the first)"""
     ids, given = value(f, a), list(choices)
     require(len(given) > 0, "np.choose of no choices", code="G0810")
+    require(ids.dtype.kind in "biu", f"np.choose by numbers of {ids.dtype}", code="G0810")
+    require(mode in _MODES, f"np.choose: mode='{mode}' is not supported", code="G0810")
+    if mode == "wrap":
+        ids = f.mod(f.to_dtype(ids, I32) if ids.dtype.bytes < 4 else ids, len(given))
     *others, result = common(f, operands(f, *given))
     for i, choice in reversed(list(enumerate(others))):
         result = where(f, f.le(ids, i), choice, result)
     shape, extents = broadcast_types(ids.type, result.type)
     return f.broadcast_to(result, shape, extents)
+
+
+@traces(methods=("choose",))
+def choose_of(f: Builder, a: Any, *choices: Any, mode: str = "raise") -> Value:
+    """`choose`; the choices may be given one by one"""
+    return choose(f, a, choices[0] if len(choices) == 1 else choices, mode)
 
 
 @traces("clip", methods=("clip",))
@@ -199,7 +211,10 @@ def digitize(f: Builder, x: Any, bins: Any, right: bool = False) -> Value:
 
 
 @traces("isin")
-def isin(f: Builder, element: Any, test_elements: Any, invert: bool = False, **_: Any) -> Value:
+def isin(
+    f: Builder, element: Any, test_elements: Any, assume_unique: bool = False,
+    invert: bool = False, *, kind: Any = None,
+) -> Value:  # fmt: skip
     """whether each entry is one of `test_elements`"""
     x, tests = as_values(f, element, test_elements)
     inside = f.any(f.binary("eq", f.expand_dims(x, -1), f.flatten(tests)), axis=-1)

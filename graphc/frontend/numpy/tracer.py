@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from inspect import signature
 from math import prod
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -35,6 +36,7 @@ from graphc.frontend.numpy.memory import ArrayMemory
 from graphc.frontend.numpy.other_names import has_other_names
 from graphc.frontend.numpy.other_words import of_error
 from graphc.frontend.numpy.places_of_mask import as_mask, places_of
+from graphc.frontend.numpy.positions import by_name
 from graphc.frontend.numpy.refusals import (
     refuse,
     refuse_array,
@@ -169,6 +171,7 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin, Traced, InGraph):
         handler = table.TABLE.get(function)
         if handler is None:
             refuse_function(function)
+        args, options = by_name(function, handler, args, options)
         return self._called(table.name_of(function), handler, args, options)
 
     def apply(
@@ -265,15 +268,16 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin, Traced, InGraph):
 
     def __getattr__(self, name: str) -> Any:
         if name in table.METHODS:
-            handler = table.METHODS[name]
-            return lambda *args, **options: self._called(
-                f".{name}", handler, (self, *args), options
-            )
+            return partial(self._method, f".{name}", table.METHODS[name])
         if name in table.PROPERTIES:
             return self._call(f".{name}", table.PROPERTIES[name], (self,), {})
         if name.startswith("__"):
             raise AttributeError(name)
         return refuse_attribute(name)
+
+    def _method(self, name: str, handler: Handler, /, *args: Any, **options: Any) -> Any:
+        given, named = by_name(name, handler, (self, *args), options)
+        return self._called(name, handler, given, named)
 
     def __dir__(self) -> list[str]:
         return [*object.__dir__(self), *table.METHODS, *table.PROPERTIES]
