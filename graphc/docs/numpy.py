@@ -74,8 +74,10 @@ once, while tracing.
 * **Indices** are integers, slices, `None`, `...`, ranges, and arrays of integers, constant or
   traced, in any combination that NumPy knows. A constant mask is an index too. A traced one
   chooses entries to write to (`x[mask] = 0`), and `x[mask]` can be changed entry by entry, written
-  back with the same mask (`x[mask] *= 2`, `y[mask] = np.log(x[mask])`), summed and averaged.
-  Anything else would need to know how many there are.
+  back with the same mask (`x[mask] *= 2`, `y[mask] = np.log(x[mask])`), summed and averaged. An
+  array with a value for each chosen entry (`x[mask] = v`, `x[mask] += v`) is for batches of one
+  size; where the mask then chooses more or fewer entries, the step ends in G0506. Anything else
+  would need to know how many there are.
 * Of a ufunc's methods, `reduce`, `accumulate` (both of associative functions), `outer` and
   `np.add.at` trace. `where=` needs `out=`.
 * **scipy**, which graphc does not need: `expit`, `log_expit`, `logit`, `erf`, `xlogy`, `xlog1py`,

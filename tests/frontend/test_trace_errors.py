@@ -46,7 +46,7 @@ def _write(b: Any) -> Any:
 
 
 def _chosen(b: Any) -> Any:
-    b["x"][b["x"] > 0] = np.ones(3)
+    b["x"][b["x"] > 0] = np.ones(0)
 
 
 OUTSIDE = np.zeros((3, 4))
@@ -105,7 +105,7 @@ CASES: list[tuple[Callable[[Any], Any], str, str, str, str]] = [
     (lambda b: list(b["x"][0, 0]), "G0803", "can't be iterated", "", "list(b"),
     (_write, "G0810", "shape (9,) can't be written into entries of shape (4,)", "broadcast",
      'b["x"][0] = np.ones(9)'),
-    (_chosen, "G0804", "as many entries as a traced mask has", "np.where", 'b["x"][b["x"] > 0]'),
+    (_chosen, "G0804", "no values are written", "np.where", 'b["x"][b["x"] > 0]'),
     (_buffer, "G0804", "written into an array of NumPy", "np.array(out)", 'OUTSIDE[0] = b["x"][0]'),
     (_entry, "G0804", "written into an array of NumPy", "np.zeros_like", "OUTSIDE[0, 1] = b"),
     (_read_only, "G0804", "read-only in NumPy", "y.copy()", "np.broadcast_to(b"),

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from graphc.frontend.numpy.length import Traced
+from graphc.frontend.numpy.mask_order import beside_chosen
 from graphc.support.caller import user_span
 from graphc.support.errors import GraphcError
 
@@ -81,11 +82,19 @@ class ChosenEntries(np.lib.mixins.NDArrayOperatorsMixin):
         if isinstance(x, ChosenEntries):
             return x.of_mask(self._mask)
         rest = self._whole.ndim - self._mask.ndim
-        if np.ndim(x) > rest:
-            refuse_mask("entries that a mask has chosen meet an array of another length")
+        extra = np.ndim(x) - rest
+        if extra > 1:
+            refuse_mask("entries that a mask has chosen meet an array of more dims")
+        if extra == 1:
+            x = x if isinstance(x, Traced) else np.asarray(x)
+            shape = (*(1,) * self._mask.ndim, *x.shape[1:])
+            x = x.reshape(shape) if x.shape[0] == 1 else self._in_order(x)
         # Its gradient is a sum over all entries. What is computed of those that are not chosen may
         # be NaN, which a factor 0 would not remove.
         return _only_chosen(x, self._mask, self._whole) if isinstance(x, Traced) else x
+
+    def _in_order(self, x: Any) -> Any:
+        return self._mask.apply("x[mask]", beside_chosen, (self._mask, x), {})
 
     def _reduced(self, function: Callable[..., Any] | None, options: Mapping[str, Any]) -> Any:
         if function is None or any(v is not None for v in options.values()):
@@ -138,7 +147,8 @@ def _alike(f: Any, a: str, b: str, depth: int) -> bool:
 
 def _replaces(outs: Sequence[Any], inputs: Sequence[Any]) -> bool:
     """Whether there is no out=, or it is that of `y *= 2`."""
-    return not outs or (len(outs) == 1 and outs[0] is inputs[0])
+    own = len(outs) == 1 and isinstance(outs[0], ChosenEntries) and outs[0] is inputs[0]
+    return own or not outs
 
 
 def refuse_mask(text: str = "") -> NoReturn:

@@ -70,8 +70,8 @@ def copy(f: Builder, a: Any, order: str = "K", subok: bool = False) -> Value:
 
 @traces("astype", methods=("astype",))
 def astype(
-    f: Builder, x: Any, dtype: Any, order: str = "K", casting: Any = "unsafe", subok: bool = True,
-    copy: bool = True, *, device: Any = None,
+    f: Builder, x: Any, dtype: Any, *, order: str = "K", casting: Any = "unsafe",
+    subok: bool = True, copy: bool = True, device: Any = None,
 ) -> Value:  # fmt: skip
     """`cast`"""
     y, target = value(f, x), dtype_argument(dtype)

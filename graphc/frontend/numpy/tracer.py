@@ -9,7 +9,7 @@ span of the user's line.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from inspect import signature
 from math import prod
@@ -143,6 +143,8 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin, Traced, InGraph):
     # -- NumPy's protocols ------------------------------------------------------------------------
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        if any(isinstance(x, ChosenEntries) for x in inputs):
+            return NotImplemented  # theirs to say
         outs = options.pop("out", None) or ()
         handler = ufuncs.handler(ufunc, method)
         if handler is None:
@@ -161,10 +163,12 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin, Traced, InGraph):
     def __array_function__(
         self,
         function: Callable[..., Any],
-        types: object,
+        types: Collection[type],
         args: Sequence[Any],
         options: Mapping[str, Any],
     ) -> Any:
+        if ChosenEntries in types:
+            return NotImplemented
         places = places_of(function, args, options)
         if places is not None:
             return places

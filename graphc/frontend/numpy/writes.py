@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from graphc.frontend.numpy.indexing import Item, adjacent_arrays, getitem, items_of
+from graphc.frontend.numpy.mask_order import in_mask_order
 from graphc.frontend.numpy.session import plain_shape
 from graphc.frontend.numpy.written_parts import parts_of, remember
 from graphc.frontend.numpy.written_places import as_dim, written_at
@@ -299,13 +300,6 @@ def _as_places(k: Item) -> list[Item]:
     """A constant mask as the places of its true entries."""
     if not _is_mask(k):
         return [k]
-    if isinstance(k, Value):
-        raise GraphcError(
-            "G0804",
-            "as many entries as a traced mask has are written: how many is known at run time only",
-            help="write a number or an array that is broadcast: x[mask] = 0, or "
-            "x[...] = np.where(mask, y, x)",
-        )
     return list(np.nonzero(k))
 
 
@@ -322,12 +316,19 @@ def _with_mask(f: Builder, x: Value, items: list[Item], v: Value) -> Value | Non
     adjacent = adjacent_arrays(items)
     count = d if adjacent else 0  # the dim of the entries that the mask chooses, in x[key]
     rest = (*x.shape[:d], *x.shape[d + rank :])
-    if v.rank > len(rest) - count and v.shape[v.rank - len(rest) + count - 1] != 1:
+    each = v.rank - len(rest) + count - 1  # the dim of v with a value for each chosen entry
+    several = each >= 0 and v.shape[each] != 1
+    if several and not isinstance(mask, Value):
         return None
-    v = _of_rank(f, v, (*rest[:count], 1, *rest[count:]))
-    v = reshaped(f, v, (*v.shape[:count], *v.shape[count + 1 :]))
-    v = reshaped(f, v, (*v.shape[:d], *(1,) * rank, *v.shape[d:]))
+    v = _of_rank(f, v, (*rest[:count], v.shape[each] if several else 1, *rest[count:]))
     condition = value(f, mask)
+    if several:
+        lead = range(rank)
+        v = in_mask_order(f, condition, v, count)
+        v = f.moveaxis(v, [count + i for i in lead], [d + i for i in lead]) if count != d else v
+    else:
+        v = reshaped(f, v, (*v.shape[:count], *v.shape[count + 1 :]))
+        v = reshaped(f, v, (*v.shape[:d], *(1,) * rank, *v.shape[d:]))
     one = (*(1,) * d, *condition.shape, *(1,) * (x.rank - d - rank))
     return f.where(reshaped(f, condition, one), v, x)
 
