@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from runpy import run_path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -54,6 +55,59 @@ def test_an_argument_that_is_not_known_is_named_and_no_traceback() -> None:
     for call in (lambda v: np.sort(v, 0, None, "a"), lambda v: np.sort(v, order="a")):
         with pytest.raises(GraphcError, match="can't be traced with these arguments"):
             traced(call, real(4))
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int64, bool, np.float64])
+def test_an_integral_adds_integers_in_their_own_dtype(dtype: type) -> None:
+    y = np.array([[1, 0, 1, 0], [200, 3, 255, 1]]).astype(dtype)
+    x = np.array([0, 1, 3, 2]).astype(dtype)
+    check(np.trapezoid, y)
+    check(lambda y: np.trapezoid(y, dx=2, axis=0), y)
+    check(np.trapezoid, y, x)
+    check(np.trapezoid, y, real(4), rtol=1e-6)
+
+
+def test_the_outer_product_keeps_the_sign_of_zeros() -> None:
+    x, y = np.array([-0.0, 0.0, 1.0, -1.0]), np.array([0.0, -0.0, 2.0])
+    for function in (np.outer, np.linalg.outer, np.multiply.outer):
+        check(lambda x, y, f=function: 1 / f(x, y), x, y)  # inf or -inf
+
+
+def test_what_is_added_at_places_is_as_in_numpy() -> None:
+    def added(x: np.ndarray, i: np.ndarray, v: np.ndarray) -> np.ndarray:
+        y = x.copy()
+        np.add.at(y, i, v)
+        return y
+
+    places = np.array([0, -1, 1, -3])
+    for x, v in (
+        (real(4), real(4)), (real(4, 2), real(4, 1)), (np.zeros(4, np.int64), real(4)),
+        (np.zeros((4, 2), np.uint8), np.array([[1], [-2], [300], [4]])),
+    ):  # fmt: skip
+        check(added, x, places, v)
+
+
+LOOKUPS: list[Any] = [
+    lambda x, i: x[i], np.take, lambda x, i: np.take_along_axis(x, i, 0),
+    lambda x, i: np.stack([x, x])[i * 0, i], lambda x, i: _written(x, i),
+    lambda x, i: _written(x, i, np.put_along_axis, 1.0, 0), lambda x, i: _written(x, i, np.add.at, x[0]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("call", LOOKUPS)
+@pytest.mark.parametrize("wrong", [-6, 5, -11])
+def test_an_index_that_is_out_of_range_is_named_as_it_was_given(call: Any, wrong: int) -> None:
+    with pytest.raises(GraphcError, match=f"index {wrong} is out of range for a dim of 5"):
+        traced(call, real(5), np.array([1, wrong, -5]))
+
+
+def _written(x: Any, i: Any, function: Any = None, *rest: Any) -> Any:
+    y = x.copy()
+    if function is None:
+        y[i] = 1.0
+    else:
+        function(y, i, *rest)
+    return y
 
 
 # -- numbers beside arrays ------------------------------------------------------------------------

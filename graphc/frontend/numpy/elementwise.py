@@ -213,7 +213,7 @@ def logical_not(f: Builder, x: Value) -> Value:
 
 @traces_ufunc("signbit")
 def signbit(f: Builder, x: Value) -> Value:
-    """whether x is negative, -0.0 included"""
+    """whether x is negative, -0.0 included; no NaN is, whatever its sign"""
     if x.dtype.kind != "f":
         return f.lt(x, 0)
     return is_negative(f, x)

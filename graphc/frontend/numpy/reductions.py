@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from graphc.frontend.numpy.elementwise import add, multiply
 from graphc.frontend.numpy.handlers import traces
 from graphc.frontend.operands import (
     as_axis,
@@ -79,17 +80,18 @@ def count_nonzero(f: Builder, a: Any, axis: Any = None, *, keepdims: bool = Fals
 
 @traces("trapezoid")
 def trapezoid(f: Builder, y: Any, x: Any = None, dx: Any = 1.0, axis: Any = -1) -> Value:
-    """the integral of y by the trapezoidal rule"""
-    heights = floats(f, value(f, y))
+    """the integral of y by the trapezoidal rule; integers are added in their own dtype, as there"""
+    heights = value(f, y)
     dim = dim_of("trapezoid", as_int(axis, "axis"), heights.rank)
     left, right = _neighbors(f, heights, dim)
     if x is None:
-        return f.sum((left + right) * operand(f, dx, heights.dtype) * 0.5, dim)
-    places = value(f, x)
-    widths = f.diff(places, 0 if places.rank == 1 else axis)
-    if widths.rank == 1:
-        widths = f.reshape(widths, (widths.shape[0], *(1,) * (heights.rank - dim - 1)))
-    return f.sum((left + right) * widths * 0.5, dim)
+        widths = operand(f, dx, heights.dtype)
+    else:
+        places = value(f, x)
+        widths = diff(f, places, axis=0 if places.rank == 1 else axis)
+        if widths.rank == 1:
+            widths = f.reshape(widths, (widths.shape[0], *(1,) * (heights.rank - dim - 1)))
+    return f.sum(floats(f, multiply(f, add(f, left, right), widths)) * 0.5, dim)
 
 
 def _neighbors(f: Builder, x: Value, dim: int) -> tuple[Value, Value]:

@@ -15,6 +15,7 @@ from graphc.frontend.operands import as_axis, as_int, as_values, dtype_argument,
 from graphc.ir.builder import Builder, Operand, Value
 from graphc.ir.op import require
 from graphc.ir.types import TensorType, broadcast_types
+from graphc.ops.composites.picking import from_front
 from graphc.support.errors import GraphcError
 
 _REDUCTIONS: dict[np.ufunc, Handler] = {
@@ -111,9 +112,11 @@ def _outer(function: Handler) -> Handler:
 
 
 def _add_at(f: Builder, indices: Any, updates: Any, *, x: Any) -> Value:
-    """np.add.at with integer indices into the first dim."""
+    """np.add.at with integer indices into the first dim; what is added is cast without a check, as
+    NumPy does there."""
     target, ids = value(f, x), value(f, indices)
     require(ids.dtype.kind in "iu", f"np.add.at with indices of {ids.dtype}", code="G0805")
+    ids = from_front(f, target, 0, ids)
     known = tuple(ids.type.extent(i) for i in range(ids.rank))
     rest = target.shape[1:]
     wanted = TensorType((*ids.shape, *rest), target.dtype, (*known, *(None,) * len(rest)))

@@ -51,7 +51,7 @@ def take(f: Builder, x: Operand, ids: Operand, axis: int | None = None) -> Value
     if axis is None:
         value, axis = f.flatten(value), 0
     dim = dim_of("take", axis, value.rank)
-    return f.add(Gather(dim), (value, _wrapped(f, value, dim, ids)))
+    return f.add(Gather(dim), (value, from_front(f, value, dim, ids)))
 
 
 @composite
@@ -59,14 +59,17 @@ def take_along_axis(f: Builder, x: Operand, ids: Operand, axis: int = -1) -> Val
     """`y[.., i, ..] = x[.., ids[.., i, ..], ..]` along `axis`; negative ids count from the end"""
     value = f.lift(x)
     dim = dim_of("take_along_axis", axis, value.rank)
-    return f.add(TakeAlong(dim), (value, _wrapped(f, value, dim, ids)))
+    return f.add(TakeAlong(dim), (value, from_front(f, value, dim, ids)))
 
 
-def _wrapped(f: Builder, x: Value, dim: int, ids: Operand) -> Value:
+def from_front(f: Builder, x: Value, dim: int, ids: Operand) -> Value:
+    """Indices into a dim of x, of which negative ones count from its end. One that lies before the
+    first entry stays as it is, for the error that names it."""
     given = f.lift(ids)
     if given.dtype.kind != "i":
         return given
-    return f.select(f.lt(given, 0), given + f.size(x, dim), given)
+    shifted = given + f.size(x, dim)
+    return f.select(f.or_(f.ge(given, 0), f.lt(shifted, 0)), given, shifted)
 
 
 def entry_along(f: Builder, x: Value, dim: int, ids: Value) -> Value:
@@ -74,7 +77,7 @@ def entry_along(f: Builder, x: Value, dim: int, ids: Value) -> Value:
     those into other dims, one that is out of range could be that of an entry in another row."""
     places = f.iota(shape=(f.size(x, dim),), dim=0)
     wide = ids if ids.dtype.bytes >= places.dtype.bytes else f.to_dtype(ids, places.dtype)
-    return f.add(Gather(0), (places, _wrapped(f, x, dim, wide)))
+    return f.add(Gather(0), (places, from_front(f, x, dim, wide)))
 
 
 @composite
@@ -190,7 +193,7 @@ def _merged_ids(f: Builder, x: Value, run: Sequence[tuple[int, Value, int]]) -> 
     merged: Value | None = None
     for d, ids, _ in run:
         require(ids.dtype.kind in "iu", f"can't index with {ids.dtype}", code="G0202")
-        part = _wrapped(f, x, d, ids) if len(run) == 1 else entry_along(f, x, d, ids)
+        part = from_front(f, x, d, ids) if len(run) == 1 else entry_along(f, x, d, ids)
         merged = part if merged is None else merged * x.shape[d] + part
     assert merged is not None
     return merged
