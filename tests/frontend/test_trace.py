@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
+from collections import OrderedDict, namedtuple
 from dataclasses import dataclass
 from inspect import signature
 from math import erf
@@ -14,6 +14,7 @@ import pytest
 
 from graphc import nn, optim
 from graphc.frontend.numpy import declare
+from graphc.frontend.numpy.batch_arrays import arrays_for
 from graphc.frontend.numpy.pytree import flatten
 from graphc.frontend.numpy.trace import record, trace
 from graphc.ir.orders import parse_orders
@@ -100,6 +101,38 @@ def test_a_batch_may_be_a_tuple_or_one_array() -> None:
         "batch.1",
     ]
     assert list(trace(lambda p, b: np.mean(b), {}, X).inputs) == ["batch"]
+
+
+class _Marked(np.ndarray):
+    """A subclass, whose arrays are fed as plain ones."""
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        {"x": X, "y": X[:, 0]},
+        {"y": X[:, 0], "x": X},
+        {"x": X[:2].astype(object), "y": X[:2, 0]},
+        {"x": X.view(_Marked), "y": X[:, 0]},
+        {"x": X, "y": 2},
+        OrderedDict(x=X, y=X[:, 0]),
+    ],
+)
+def test_arrays_in_a_dict_are_fed_as_they_would_be_one_by_one(batch: dict[str, Any]) -> None:
+    recording = record(lambda p, b: np.mean(b["x"]) + np.mean(b["y"]), {}, {"x": X, "y": X[:, 0]})
+    fed, expected = recording.inputs(batch), arrays_for(recording.graph, flatten(batch, "batch")[0])
+    assert [*fed] == [*expected]
+    for name, array in fed.items():
+        assert type(array) is np.ndarray and array.dtype == expected[name].dtype
+        np.testing.assert_array_equal(array, expected[name], strict=True)
+    assert fed is not batch
+
+
+@pytest.mark.parametrize("names", ["x", "xz", "xyz"])
+def test_a_dict_with_other_names_is_no_batch(names: str) -> None:
+    recording = record(lambda p, b: np.mean(b["x"]) + np.mean(b["y"]), {}, {"x": X, "y": X[:, 0]})
+    with pytest.raises(GraphcError, match="G0806"):
+        recording.inputs(dict.fromkeys(names, X))
 
 
 # -- parameters -----------------------------------------------------------------------------------

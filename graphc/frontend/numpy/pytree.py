@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from itertools import repeat
 from types import BuiltinFunctionType, FunctionType, MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
@@ -98,6 +98,11 @@ class Structure:
         if not isinstance(last, Join) or last.kind is not dict:
             return False
         return last.keys == self.names and len(leaves) == len(last.keys)
+
+    @cached_property
+    def flat_names(self) -> frozenset[str] | None:
+        """The names of the leaves if the tree `is_flat`, else None."""
+        return frozenset(self.names) if self.is_flat else None
 
     def leaves(self, tree: Any, root: str) -> dict[str, Any]:
         """The leaves of a tree of this form by name. Raises G0806 if it has others."""

@@ -192,6 +192,8 @@ class Coordinator:
 
     def _next_done(self) -> str | None:
         """The oldest finished push, if it may be applied now."""
+        if all(piece.done is None for piece in self.pieces.values()):
+            return None
         for worker, piece in sorted(self.pieces.items(), key=lambda p: p[1].work.version):
             others = (p.work.version for w, p in self.pieces.items() if w != worker)
             if piece.done is not None and self._feasible(self.version + 1, others):

@@ -144,6 +144,8 @@ class Training:
 
 def _moved(entry: RecordedPush, by: int) -> RecordedPush:
     """A push as it is numbered in another run."""
+    if by == 0:
+        return entry
     versions = tuple(version + by for version in entry.versions)
     return replace(entry, order=entry.order + by, batch=entry.batch + by, versions=versions)
 
