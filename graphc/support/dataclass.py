@@ -2,7 +2,7 @@
 
 For each class, the standard library writes the text of up to seven methods and compiles each by
 itself, which takes about 0.45 ms; half a thousand classes are made before a small first step ends.
-Here only `__init__` is compiled at once, from a text in which nothing but names of fields varies,
+Here `__init__`, `==` and the hash are compiled once for all classes with fields of the same kinds,
 `==` and the hash when they are first called, and the other methods are ordinary functions.
 """
 
@@ -11,7 +11,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, FrozenInstanceError
+from functools import cache
 from reprlib import recursive_repr
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 __all__ = ["dataclass"]
@@ -72,29 +74,40 @@ class _NotGiven:
         return "<factory>"
 
 
+_NOT_GIVEN = _NotGiven()
+
+
 def _init(
     cls: type, fields: Sequence[Field[Any]], frozen: bool, slots: bool
 ) -> Callable[..., None]:
     """`__init__`, whose parameters are the fields."""
+    places = {f.name: f"_{i}" for i, f in enumerate(fields)}
     given = [f for f in fields if f.init]
-    last = [_parameter(f) for f in given if f.kw_only]
-    parameters = [_parameter(f) for f in given if not f.kw_only] + ["*"] * bool(last) + last
-    lines = [_setting(f, frozen) for f in fields if _is_set(f, slots)]
+    last = [f for f in given if f.kw_only]
+    first = [f for f in given if not f.kw_only]
+    parameters = [places[f.name] for f in first] + ["*"] * bool(last)
+    parameters += [places[f.name] for f in last]
+    lines = [_setting(f, places[f.name], frozen) for f in fields if _is_set(f, slots)]
     lines += ["self.__post_init__()"] * hasattr(cls, "__post_init__")
-    names: dict[str, Any] = {"_set": object.__setattr__, "_NOT_GIVEN": _NotGiven()}
+    names: dict[str, Any] = {"_set": object.__setattr__, "_NOT_GIVEN": _NOT_GIVEN}
     for f in fields:
-        names |= {f"_default_{f.name}": f.default, f"_make_{f.name}": f.default_factory}
-    text = f"def __init__(self, {', '.join(parameters)}):\n " + "\n ".join(lines or ["pass"])
-    method = _compiled("__init__", text, names)
+        names[f"_default{places[f.name]}"] = f.default
+        names[f"_make{places[f.name]}"] = f.default_factory
+    text = f"def __init__({', '.join(['self', *parameters])}):\n " + "\n ".join(lines or ["pass"])
+    method = _named("__init__", text, tuple(f.name for f in fields), names)
+    method.__defaults__ = tuple(_value(f) for f in first if _is_optional(f)) or None
+    method.__kwdefaults__ = {f.name: _value(f) for f in last if _is_optional(f)} or None
     method.__annotations__ = {f.name: f.type for f in given} | {"return": None}
     return method
 
 
-def _parameter(field: Field[Any]) -> str:
-    """A parameter of `__init__`."""
-    if field.default_factory is not MISSING:
-        return f"{field.name}=_NOT_GIVEN"
-    return field.name if field.default is MISSING else f"{field.name}=_default_{field.name}"
+def _is_optional(field: Field[Any]) -> bool:
+    return field.default is not MISSING or field.default_factory is not MISSING
+
+
+def _value(field: Field[Any]) -> Any:
+    """The value of a parameter that is not given."""
+    return _NOT_GIVEN if field.default is MISSING else field.default
 
 
 def _is_set(field: Field[Any], slots: bool) -> bool:
@@ -103,19 +116,18 @@ def _is_set(field: Field[Any], slots: bool) -> bool:
     return field.init or made or (slots and field.default is not MISSING)
 
 
-def _setting(field: Field[Any], frozen: bool) -> str:
-    """The line of `__init__` that sets a field."""
-    name = field.name
+def _setting(field: Field[Any], place: str, frozen: bool) -> str:
+    """The line of `__init__` that sets a field. place: what the text calls it"""
     match field.init, field.default_factory is not MISSING:
         case True, True:
-            value = f"_make_{name}() if {name} is _NOT_GIVEN else {name}"
+            value = f"_make{place}() if {place} is _NOT_GIVEN else {place}"
         case True, False:
-            value = name
+            value = place
         case False, True:
-            value = f"_make_{name}()"
+            value = f"_make{place}()"
         case _:
-            value = f"_default_{name}"
-    return f"_set(self, {name!r}, {value})" if frozen else f"self.{name} = {value}"
+            value = f"_default{place}"
+    return f"_set(self, '{place}', {value})" if frozen else f"self.{place} = {value}"
 
 
 # -- printing and comparison -----------------------------------------------------------------------
@@ -132,33 +144,53 @@ def _repr(names: Sequence[str]) -> Callable[[Any], str]:
 
 def _compare(cls: Any, names: Sequence[str], frozen: bool) -> None:
     """Add `==`, and a hash where records do not change."""
-    mine, others = (f"({''.join(f'{x}.{name}, ' for name in names)})" for x in ("self", "other"))
+    places = range(len(names))
+    mine, others = (f"({''.join(f'{x}._{i}, ' for i in places)})" for x in ("self", "other"))
     same = "other.__class__ is self.__class__"
     equal = f"def __eq__(self, other):\n return {mine} == {others} if {same} else NotImplemented"
     if vars(cls).get("__hash__") is None:  # Python sets None where a class defines only __eq__
         text = f"def __hash__(self):\n return hash({mine})"
-        cls.__hash__ = _when_called(cls, "__hash__", text) if frozen else None
-    _add(cls, _when_called(cls, "__eq__", equal))
+        cls.__hash__ = _when_called(cls, "__hash__", text, names) if frozen else None
+    _add(cls, _when_called(cls, "__eq__", equal, names))
 
 
-def _when_called(cls: type, name: str, text: str) -> Callable[..., Any]:
-    """A method that is compiled when it is first called, and then takes this one's place: most
-    records are never compared in a first step."""
+def _when_called(cls: type, name: str, text: str, names: Sequence[str]) -> Callable[..., Any]:
+    """A method that is made when it is first called, and then takes this one's place: most records
+    are never compared in a first step."""
 
     def method(*args: Any) -> Any:
-        compiled = _compiled(name, text, {})
-        setattr(cls, name, compiled)
-        return compiled(*args)
+        made = _named(name, text, tuple(names), {})
+        setattr(cls, name, made)
+        return made(*args)
 
     method.__name__ = name
     return method
 
 
-def _compiled(name: str, text: str, names: dict[str, Any]) -> Callable[..., Any]:
-    """A function from its text. names: what it reads"""
-    exec(text, names)
-    function: Callable[..., Any] = names[name]
-    return function
+# -- functions of a text in which fields have numbers ----------------------------------------------
+
+
+def _named(name: str, text: str, fields: tuple[str, ...], names: dict[str, Any]) -> FunctionType:
+    """The function of a text that calls the fields _0, _1 and so on. names: what else it reads
+
+    Classes with fields of the same kinds have the same text. It is compiled once, which takes 20
+    times as long as to put other names into what was compiled.
+    """
+    code = _code(text)
+    real = {f"_{i}": field for i, field in enumerate(fields)}
+    renamed = code.replace(
+        co_varnames=tuple(real.get(x, x) for x in code.co_varnames),
+        co_names=tuple(real.get(x, x) for x in code.co_names),
+        co_consts=tuple(real.get(x, x) if isinstance(x, str) else x for x in code.co_consts),
+    )
+    return FunctionType(renamed, names, name)
+
+
+@cache
+def _code(text: str) -> CodeType:
+    """The code of the function that a text defines."""
+    (code,) = (x for x in compile(text, "<record>", "exec").co_consts if isinstance(x, CodeType))
+    return code
 
 
 # -- records that do not change --------------------------------------------------------------------
