@@ -9,11 +9,12 @@ Here `__init__`, `==` and the hash are compiled once for all classes with fields
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Sequence
-from dataclasses import MISSING, Field, FrozenInstanceError
+from dataclasses import MISSING, Field, FrozenInstanceError, field
 from functools import cache
 from reprlib import recursive_repr
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
 __all__ = ["dataclass"]
@@ -33,8 +34,12 @@ def _dataclass(
         if hasattr(cls, "__dataclass_fields__"):  # of a base: rare, and with rules of its own
             full = dataclasses.dataclass(init=init, repr=repr, eq=eq, frozen=frozen, slots=slots)
             return full(cls)
-        record: Any = dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots)(cls)
-        fields = dataclasses.fields(record)
+        fields = None if slots else _fields(cls)
+        record: Any = cls
+        if fields is None:
+            record = dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots)(cls)
+            fields = dataclasses.fields(record)
+        record.__dataclass_params__ = _parameters(init, repr, eq, frozen, slots)
         if init:
             _add(record, _init(record, fields, frozen, slots))
         if repr:
@@ -43,8 +48,6 @@ def _dataclass(
             _compare(record, [f.name for f in fields if f.compare], frozen)
         if frozen:
             _freeze(record, frozenset(f.name for f in fields), slots)
-        options = record.__dataclass_params__
-        options.init, options.repr, options.eq, options.frozen = init, repr, eq, frozen
         return record
 
     return made if cls is None else made(cls)
@@ -62,6 +65,58 @@ def _add(cls: type, method: Callable[..., Any]) -> None:
     if name not in vars(cls):
         method.__qualname__ = f"{cls.__qualname__}.{name}"
         setattr(cls, name, method)
+
+
+# -- fields ----------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class _Standard:
+    """What the standard library makes of one field."""
+
+    field: int
+
+
+_KIND = dataclasses.fields(_Standard)[0]._field_type  # type: ignore[attr-defined]
+_SPECIAL = re.compile("ClassVar|InitVar|KW_ONLY")  # annotations that are no field, or say more
+
+
+def _fields(cls: Any) -> tuple[Field[Any], ...] | None:
+    """The fields of a class, which it notes as the standard library does; None where only that
+    knows what to do. It looks three times at the text of each annotation."""
+    if not cls.__doc__ or any(isinstance(x, MemberDescriptorType) for x in vars(cls).values()):
+        return None
+    found: dict[str, Any] = {}
+    for name, kind in cls.__annotations__.items():
+        default: Any = getattr(cls, name, MISSING)
+        is_field = isinstance(default, Field)
+        changes = (default.default if is_field else default).__class__.__hash__ is None
+        if changes or type(kind) is not str or _SPECIAL.search(kind):
+            return None
+        found[name] = f = default if is_field else field(default=default)
+        f.name, f.type, f._field_type = name, kind, _KIND
+        f.kw_only = f.kw_only is True
+    for f in found.values():
+        if f.default is not MISSING:
+            setattr(cls, f.name, f.default)
+        elif f.name in vars(cls):  # what makes a value for each record
+            delattr(cls, f.name)
+    cls.__dataclass_fields__ = found
+    names = tuple(f.name for f in found.values() if f.init and not f.kw_only)
+    cls.__match_args__ = names  # type: ignore[misc]
+    if replaced := getattr(dataclasses, "_replace", None):  # since Python 3.13
+        cls.__replace__ = replaced
+    return tuple(found.values())
+
+
+@cache
+def _parameters(init: bool, repr: bool, eq: bool, frozen: bool, slots: bool) -> Any:
+    """What a class knows of the options that it was made with."""
+    record: Any = type("Record", (), {"__doc__": "-"})
+    options = dict(
+        zip(("init", "repr", "eq", "frozen", "slots"), (init, repr, eq, frozen, slots), strict=True)
+    )
+    return dataclasses.dataclass(**options)(record).__dataclass_params__
 
 
 # -- construction ----------------------------------------------------------------------------------
