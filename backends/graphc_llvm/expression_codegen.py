@@ -32,9 +32,8 @@ from graphc.lowering.kernel.code import (
 )
 from graphc.lowering.kernel.random_numbers import RandomNumber
 from graphc.support.dataclass import dataclass
-from graphc_llvm import linked_sums
 from graphc_llvm.lanes import taken_out, through_stack, wide
-from graphc_llvm.math import functions, random_numbers
+from graphc_llvm.math import functions
 from graphc_llvm.prefetch import LINE, Prefetch
 from graphc_llvm.vectors import (
     I8,
@@ -264,6 +263,8 @@ class ExpressionPrinter:
         for position, far in pairs:
             entry = b.add(entry, b.mul(position, index(far)))
         stream = [registers[k].value for k in (x.key, x.step)]
+        from graphc_llvm.math import random_numbers  # few steps draw any
+
         return random_numbers.numbers(self.p, x.kind, x.dtype, stream, entry, stride)
 
     def _store(
@@ -340,6 +341,8 @@ class ExpressionPrinter:
         self, chain: LinkedSum, registers: Registers, indices: Sequence[ir.Value],
         lanes: int | None, active: int,
     ) -> Vector:  # fmt: skip
+        from graphc_llvm import linked_sums  # few steps have any
+
         here = self._load(chain.access, registers, indices, lanes, active)
         elements, _ = self._addresses(chain.elements, registers, indices, lanes, active)
         stride, links = _stride(chain.elements, lanes), self.pointers[chain.links]

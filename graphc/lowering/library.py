@@ -75,7 +75,7 @@ def choice(product: Gemm, target: LoweringTarget, exact: bool) -> LibraryChoice:
 
 def to_library(draft: Draft) -> None:
     """Take the products that the library makes apart from the code on their results."""
-    if draft.target.library is None or draft.facts.exact:
+    if draft.facts.exact:
         return
     alike = Memo[tuple[_Part, ...]]()
     for number, part in enumerate(draft.parts):

@@ -14,7 +14,6 @@ from graphc.lowering.draft import Draft
 from graphc.lowering.fusion.checks_first import checks_first
 from graphc.lowering.fusion.stages import fuse, kernels
 from graphc.lowering.kernel.lowered import Lowered
-from graphc.lowering.library import to_library
 from graphc.lowering.memory.pointers import placed
 from graphc.lowering.nodes.regions import to_nodes
 from graphc.lowering.program.program import Program
@@ -65,7 +64,10 @@ def stages(
     yield "kernels", draft
     tile(draft)
     yield "row-tiling", draft
-    to_library(draft)
+    if draft.target.library is not None:  # as on some GPUs
+        from graphc.lowering.library import to_library
+
+        to_library(draft)
     yield "library", draft
     side_by_side(draft)
     yield "side-by-side", draft

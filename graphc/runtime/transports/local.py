@@ -13,11 +13,10 @@ from collections.abc import Callable, Iterable, Sequence
 from contextvars import copy_context
 from functools import partial
 from queue import SimpleQueue
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 
-from graphc.runtime.transports.bridge import Request
 from graphc.runtime.transports.exchange import Array, Scratch
 from graphc.runtime.transports.processes import ALONE, Processes
 from graphc.runtime.transports.rendezvous import Meeting, Room, shut_gate
@@ -33,6 +32,9 @@ from graphc.runtime.transports.transport import (
 from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 from graphc.support.limits import MAX_DEVICES
+
+if TYPE_CHECKING:
+    from graphc.runtime.transports.bridge import Request
 
 T = TypeVar("T")
 NOTHING = np.empty(0, np.uint8)
