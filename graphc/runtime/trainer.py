@@ -161,6 +161,13 @@ class Trainer:
             self.fast_path = fast_path.step if fast_path else lambda batch: None
             if fast_path is not None and self._replicas.every:
                 self.fast_path = self._replicas.fast(fast_path, self._stepping)
+            if fast_path is not None and self.processes.count > 1:
+                self.fast_path = partial(self._reported, self.fast_path)
+
+    def _reported(self, path: Callable[[Any], Metrics | None], batch: Any) -> Metrics | None:
+        """A step on the fast path; who watches the processes knows which one it is."""
+        REPORTER.step(self.steps + 1)
+        return path(batch)
 
     def meet(self) -> None:
         """Synchronize independent replicas now; nothing if there are none, or they just were."""

@@ -3,9 +3,12 @@ processes take it."""
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 from runtime.test_processes import STRATEGIES, batch, in_processes, plan
 
+from graphc.runtime.supervision.reporter import REPORTER
 from graphc.runtime.synchronous.fast_paths import FastPaths
 from graphc.runtime.trainer import Trainer
 from graphc.support.errors import GraphcError
@@ -20,9 +23,12 @@ ON_PATH = {
 }
 
 
-def trained(trainer, sizes=SIZES):
-    """Losses, variables, and how many steps of each length were made on the fast path."""
-    with trainer, trainer.engine.stopping:
+def trained(trainer, sizes=SIZES, fit=True):
+    """Losses, variables, and how many steps of each length were made on the fast path.
+
+    fit: as in a training that `fit` makes; else as in a loop of the user
+    """
+    with trainer, trainer.engine.stopping if fit else nullcontext():
         losses = [trainer.step(batch(k, n))["loss"] for k, n in enumerate(sizes)]
         paths = trainer.engine._fast_paths.get("train")
         made = (0, 0)
@@ -61,20 +67,49 @@ def test_each_process_takes_the_path_or_not_by_itself():
     assert all((losses, values) == threads(strategy) for losses, values, _ in made)
 
 
-def test_outside_of_a_fit_steps_take_the_normal_path():
+@pytest.mark.one_in(len(OF_FOUR), ci=3)
+@pytest.mark.parametrize("strategy", OF_FOUR)
+def test_a_loop_of_the_user_takes_the_fast_path_with_the_same_bits(strategy):
+    made = in_processes(4, lambda t, k: trained(Trainer(plan(strategy), transport=t), fit=False))
+    expected = threads(strategy)
+    for losses, values, steps in made:
+        assert (losses, values) == expected
+        if strategy in ON_PATH:
+            assert steps == (3, 1) or (steps == (3, 0) and "reproducible" in strategy)
+
+
+def test_in_a_loop_of_the_user_each_process_takes_the_path_or_not_by_itself():
+    def work(transport, process):
+        trainer = Trainer(plan("local_sgd(2, every=2)"), transport=transport)
+        if process == 1:
+            trainer.fast_path = lambda batch: None
+        return trained(trainer, fit=False)
+
+    made = in_processes(2, work)
+    assert [steps[0] for _, _, steps in made] == [3, 0]
+    expected = threads("local_sgd(2, every=2)")
+    assert all((losses, values) == expected for losses, values, _ in made)
+
+
+def test_a_step_in_a_loop_of_the_user_says_which_one_it_is():
+    """So that a process that dies or freezes in it is reported there."""
+
     def work(transport, process):
         with Trainer(plan("mirrored(2)"), transport=transport) as trainer:
             for k in range(4):
                 trainer.step(batch(k))
             return trainer.engine._fast_paths["train"].done, trainer.steps
 
-    assert in_processes(2, work) == [(0, 4)] * 2
+    assert in_processes(2, work) == [(3, 4)] * 2
+    assert REPORTER.step_number == 4
 
 
 @pytest.mark.parametrize("process", [pytest.param(0, marks=pytest.mark.ci), 1])
-def test_an_index_out_of_range_on_the_path_is_told_in_all_and_nothing_was_written(process):
+@pytest.mark.parametrize("fit", [pytest.param(True, marks=pytest.mark.ci), False])
+def test_an_index_out_of_range_on_the_path_is_told_in_all_and_nothing_was_written(process, fit):
     def work(transport, index):
-        with Trainer(plan("mirrored(2)"), transport=transport) as trainer, trainer.engine.stopping:
+        trainer = Trainer(plan("mirrored(2)"), transport=transport)
+        with trainer, trainer.engine.stopping if fit else nullcontext():
             for k in range(3):
                 trainer.step(batch(k))
             before = trainer.variables()

@@ -20,8 +20,8 @@ class PathOverProcesses:
     """See graphc.runtime.backends.backend.FastPath.
 
     run: makes the prepared step in the session; turn: held while a step runs; stopping: in which
-    the processes agree whether they go on. Outside of it, as in a loop of the user, there is no
-    fast path.
+    the processes agree whether they go on: where a training is under way, while the step runs; in
+    a loop of the user, behind it.
     """
 
     def __init__(
@@ -32,12 +32,13 @@ class PathOverProcesses:
 
     def step(self, batch: Any, variables: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
         """See graphc.runtime.backends.backend.FastPath."""
-        if variables is not None or not self._stopping.inside or self._turn.locked():
+        if variables is not None or self._turn.locked():
             return None
         with self._turn:  # no signal is raised between its being taken and the block
             if not self.open or not self._prepared.takes(batch):
                 return None
-            self._stopping.ask()
+            if self._stopping.inside:
+                self._stopping.ask()
             with self._stopping:
                 outputs = self._run(self._prepared)
                 self.done += 1
