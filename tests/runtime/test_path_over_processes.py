@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 
+import numpy as np
 import pytest
 from runtime.test_processes import STRATEGIES, batch, in_processes, plan
+from shares import every
 
 from graphc.runtime.supervision.reporter import REPORTER
 from graphc.runtime.synchronous.fast_paths import FastPaths
@@ -37,8 +39,8 @@ def trained(trainer, sizes=SIZES, fit=True):
         return losses, {k: v.tobytes() for k, v in trainer.variables().items()}, made
 
 
-def threads(strategy):
-    losses, values, _ = trained(Trainer(plan(strategy)))
+def threads(strategy, sizes=SIZES):
+    losses, values, _ = trained(Trainer(plan(strategy)), sizes)
     return losses, values
 
 
@@ -125,3 +127,89 @@ def test_an_index_out_of_range_on_the_path_is_told_in_all_and_nothing_was_writte
     one, other = in_processes(2, work)
     assert one == other
     assert one[0] == "G0506" and "99" in one[1] and one[2:] == (True, 4, 3)
+
+
+OF_TWO = ["mirrored(2)", "local_sgd(2, every=2)", "tensor_split(2)", "zero(2, stage=2)"]
+
+
+def used_in_many_ways(trainer):
+    """All that it gives: steps in a loop of the user, with what may come between them."""
+    found = []
+
+    def steps(numbers, size=16):
+        found.extend(trainer.step(batch(k, size))["loss"] for k in numbers)
+
+    with trainer:
+        steps(range(3))
+        found.append(trainer.evaluate([batch(9, 11)])["loss"])
+        steps([3])
+        trainer.load({"w2": np.ones((8, 4), np.float32)})
+        steps([4, 5])
+        saved = trainer.saved()
+        steps([6], 11)
+        trainer.end()
+        steps([7])
+        trainer.take_up(saved, "saved")
+        steps([6, 8], 11)
+        trainer.engine._fail(ValueError("half-way"))
+        with pytest.raises(GraphcError, match="G0505"):
+            trainer.step(batch(9))
+        trainer.take_up(saved, "saved")
+        steps([6])
+        trainer.meet()
+        other = {"label": batch(7)["label"], "x": batch(7)["x"].astype(np.float64)}
+        found.append(trainer.step(other)["loss"])
+        steps([8])
+        return found, trainer.steps, {k: v.tobytes() for k, v in trainer.variables().items()}
+
+
+@pytest.mark.parametrize("strategy", every(4, OF_TWO))
+def test_what_comes_between_steps_in_a_loop_of_the_user_changes_no_bits(strategy):
+    expected = used_in_many_ways(Trainer(plan(strategy)))
+    made = in_processes(2, lambda t, k: used_in_many_ways(Trainer(plan(strategy), transport=t)))
+    assert made == [expected] * 2
+
+
+@pytest.mark.parametrize("strategy", every(2, ["local_sgd(2, every=2)", "mirrored(2)"]))
+def test_a_signal_in_a_loop_of_the_user_is_raised_in_all_behind_the_same_step(strategy):
+    def work(transport, process):
+        losses = []
+        with Trainer(plan(strategy), transport=transport) as trainer:
+            for k in range(8):
+                if k in (3, 5) and process == 1:  # as the handler of the signal does
+                    trainer.engine.stopping._noted = KeyboardInterrupt
+                try:
+                    losses.append(trainer.step(batch(k))["loss"])
+                except KeyboardInterrupt:
+                    losses.append(None)
+            return losses, trainer.steps, {k: v.tobytes() for k, v in trainer.variables().items()}
+
+    (one, other), (losses, values) = in_processes(2, work), threads(strategy, [16] * 8)
+    assert one == other
+    assert one == ([None if k in (3, 5) else x for k, x in enumerate(losses)], 8, values)
+
+
+def test_a_failure_while_one_process_writes_is_told_in_all_and_loaded_variables_go_on():
+    def work(transport, process):
+        with Trainer(plan("mirrored(2)"), transport=transport) as trainer:
+            first = trainer.variables()
+            losses = [trainer.step(batch(k))["loss"] for k in range(3)]
+            prepared = trainer.engine._fast_paths["train"].full._prepared
+            ((_, commit),) = prepared._made.values()
+            if process == 1:
+                commit.insert(0, fail)
+            with pytest.raises((GraphcError, OSError)) as error:
+                trainer.step(batch(3))
+            valid = trainer.valid
+            if process == 1:
+                commit.remove(fail)
+            trainer.load(first)
+            again = [trainer.step(batch(k))["loss"] for k in range(3)]
+            return str(error.value), valid, again == losses
+
+    def fail():
+        raise OSError("no memory")
+
+    one, other = in_processes(2, work)
+    assert "process 1 has failed" in one[0] and "no memory" in one[0] and "no memory" in other[0]
+    assert one[1:] == (True, True) and other[1:] == (False, True)

@@ -56,8 +56,8 @@ class ProcessSession:
 
     def run(self, fn: Callable[[Communicator], T]) -> list[T]:
         """See graphc.runtime.transports.transport."""
-        if self._bridge.failed:
-            self._connect()
+        if self._bridge.failed or self._world is not self._channel_of_all():
+            self._connect()  # also if what has failed was noticed, and mended, outside of a run
         try:
             results = self._local.run(fn)
             self._finish()
@@ -85,12 +85,16 @@ class ProcessSession:
         every = sorted({*self._groups, tuple(range(self.size))})
         groups = {g: self._processes(g) for g in every if len(self._processes(g)) > 1}
         # All are here then, or one has failed: what makes a channel can't look for that.
-        bridge = self._bridge
+        bridge, self._world = self._bridge, self._channel_of_all()
         found = rings(self.processes, list(groups.items()), bridge.crowded, bridge.shares_memory)
         self._rings.update(found)
         for group, members in groups.items():
             if bridge.index in members:
                 bridge.channel(group, members)
+
+    def _channel_of_all(self) -> Channel:
+        """That of all processes: another one since a failure."""
+        return self._bridge.channel((), range(self._bridge.count))
 
     def _processes(self, group: Group) -> list[int]:
         if group not in self._members:
