@@ -308,14 +308,14 @@ def children(pid: int) -> list[int]:
 STRATEGY = "mirrored(2) * reproducible(8)"
 
 
-def killed_again_and_again(folder: Path, kills: int, steps: int) -> dict[str, Any]:
+def killed_again_and_again(folder: Path, kills: int, steps: int, seed: int) -> dict[str, Any]:
     """The report of a job, each of whose restarts loses a random process in mid-run."""
     command = [
         "run", "line.gc", "--strategy", STRATEGY, "--launch", "mpi", "-n", "2", "--json",
         "--steps", str(steps), "--checkpoint", "ck", "--checkpoint-every", "40", "--keep", "2",
         "--restarts", str(kills),
     ]  # fmt: skip
-    rng, pids = random.Random(kills), list[int]()
+    rng, pids = random.Random(seed), list[int]()
     with open(folder / "err", "wb") as err:
         launcher = subprocess.Popen(
             [sys.executable, "-m", "graphc", *command], stdout=subprocess.PIPE, stderr=err,
@@ -369,17 +369,18 @@ def undisturbed(process: Call, steps: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("kills", "steps"),
+    ("kills", "steps", "seed"),
     [
-        pytest.param(1, 500, marks=pytest.mark.ci),
-        pytest.param(12, 8_000, marks=pytest.mark.ci),
-        pytest.param(200, 120_000, marks=[pytest.mark.slow, pytest.mark.timeout(7200)]),
+        pytest.param(1, 500, 1, marks=pytest.mark.ci),
+        pytest.param(12, 8_000, 12, marks=pytest.mark.ci),
+        *(pytest.param(20, 13_000, 100 + k, marks=pytest.mark.slow) for k in range(16)),
+        pytest.param(200, 120_000, 200, marks=[pytest.mark.slow, pytest.mark.timeout(7200)]),
     ],
 )
 def test_a_job_that_is_killed_and_resumed_has_the_bits_of_one_that_is_not(
-    mpi: None, process: Call, folder: Path, kills: int, steps: int
+    mpi: None, process: Call, folder: Path, kills: int, steps: int, seed: int
 ) -> None:
-    disturbed = killed_again_and_again(folder, kills, steps)
+    disturbed = killed_again_and_again(folder, kills, steps, seed)
     whole = undisturbed(process, steps)
     assert (disturbed["steps"], disturbed["processes"]) == (steps, 2)
     assert disturbed["params_sha256"] == whole["params_sha256"]
