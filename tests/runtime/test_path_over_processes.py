@@ -213,3 +213,32 @@ def test_a_failure_while_one_process_writes_is_told_in_all_and_loaded_variables_
     one, other = in_processes(2, work)
     assert "process 1 has failed" in one[0] and "no memory" in one[0] and "no memory" in other[0]
     assert one[1:] == (True, True) and other[1:] == (False, True)
+
+
+@pytest.mark.parametrize("prepared", [True, False])
+@pytest.mark.parametrize("fit", [True, False])
+def test_batches_of_different_sizes_are_an_error_in_all(prepared, fit):
+    """Else each would divide its gradients by another number, and go on with other variables."""
+
+    def work(transport, process):
+        trainer = Trainer(plan("mirrored(2)"), transport=transport)
+        if not prepared:
+            trainer.fast_path = lambda batch: None
+        with trainer, trainer.engine.stopping if fit else nullcontext():
+            first = trainer.variables()
+            losses = [trainer.step(batch(k, n))["loss"] for k, n in enumerate((16, 11, 16, 11))]
+            with pytest.raises(GraphcError) as error:
+                trainer.step(batch(4, 16 if process else 11))
+            valid = trainer.valid
+            trainer.load(first)
+            again = [trainer.step(batch(k, n))["loss"] for k, n in enumerate((16, 11, 16, 11))]
+            return (
+                error.value.code,
+                error.value.message,
+                valid,
+                trainer.steps,
+                again == losses,
+            )
+
+    text = "the batch of process 1 has another size than that of process 0: 16, not 11"
+    assert in_processes(2, work) == [("G0567", text, fit, 9 - fit, True)] * 2

@@ -61,6 +61,11 @@ class NativePreparedStep:
         own, every = self._site.turns_of(self._feeding.present)
         return own == every  # else others have turns in which this device only meets them
 
+    @property
+    def supply(self) -> Supply:
+        """See graphc.runtime.backends.backend."""
+        return self._feeding.supply
+
     def run(self) -> dict[str, Any]:
         """See graphc.runtime.backends.backend."""
         step, supply = self._step, self._feeding.supply

@@ -124,6 +124,11 @@ class PreparedStep(Protocol):
         """Whether `run` can make the step with this batch."""
         ...
 
+    @property
+    def supply(self) -> Supply:
+        """How the batch that was taken is split; the same object for each batch of its length."""
+        ...
+
     def run(self) -> dict[str, Any]:
         """Make the step with the batch that was taken: like `Device.step`, but scalars are Python
         numbers."""

@@ -6,6 +6,7 @@ of examples, so a short batch runs the same program.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
@@ -63,6 +64,18 @@ class _SplitByCounts:
 
     def cut(self, r: Range, at: Coordinates) -> tuple[int, int]:
         return r.at(at, self.counts)
+
+
+def size_of(full: Mapping[str, int], supply: Supply) -> int:
+    """A number that differs for batches of different lengths: that of the examples, if nothing else
+    may have another length; 0 where it is not known before the step.
+
+    full: the number of units of each extent in a batch that is not short
+    """
+    if not isinstance(supply, _SplitByCounts):
+        return 0
+    counts = [supply.counts.get(extent, n) for extent, n in sorted(full.items())]
+    return counts[0] if len(counts) == 1 else zlib.crc32(repr(counts).encode()) * bool(counts)
 
 
 class Counted(_SplitByCounts):

@@ -24,7 +24,7 @@ from graphc.runtime.backends.backend import (
 )
 from graphc.runtime.data.batches import Batch
 from graphc.runtime.data.stream import kept
-from graphc.runtime.data.supply import Supply
+from graphc.runtime.data.supply import Supply, size_of
 from graphc.runtime.diagnosis import nans
 from graphc.runtime.diagnosis.crash_file import with_replay
 from graphc.runtime.machine.blas import BlasLimit, limit_blas
@@ -43,8 +43,9 @@ from graphc.runtime.synchronous.shards import (
     is_held,
     valid_part,
 )
-from graphc.runtime.synchronous.supplies import SHORT, supply_of
+from graphc.runtime.synchronous.supplies import SHORT, full_counts, supply_of
 from graphc.runtime.transports import forks
+from graphc.runtime.transports.processes import BatchesDiffer
 from graphc.runtime.transports.transport import Communicator, EndAgreed, Transport
 from graphc.support import config
 from graphc.support.errors import GraphcError, InternalError
@@ -88,7 +89,7 @@ class Engine:
         groups = self.mesh.groups if transport.processes().count > 1 else ()
         self._session = transport.open(self.mesh.devices, deadline=deadline, groups=groups)
         self.processes = self._session.processes
-        self.stopping = Stopping(self.processes)
+        self.stopping = Stopping(self.processes, self._fail)
         self._blas: BlasLimit | None = None
         try:
             (on_host, *_) = self._on_devices(lambda comm: comm.on_host)
@@ -208,6 +209,7 @@ class Engine:
         again = kept(batch) if self.debug_nans else lambda: batch
         find = partial(supply_of, self.programs, self.mesh, chosen, poison=poison)
         name, supply = find(again())
+        self.stopping.size = size_of(full_counts(self.programs, chosen), supply)
         with self._signals():
             self._prepare(name)
             saved = self._saved_variables() if self.debug_nans else None
@@ -289,7 +291,7 @@ class Engine:
             if isinstance(error, InternalError) and error.help is None:
                 with_replay(error, self.programs[name])
             begun = any(device.committing for device in tuple(self._devices.values()))
-            if begun and not isinstance(error, EndAgreed):
+            if begun and not isinstance(error, EndAgreed | BatchesDiffer):  # all agree, and end
                 self.fail(error)
             raise
 
@@ -333,7 +335,8 @@ class Engine:
             return self._attempted(program, lambda: self._session.run(lambda _: step.run())[0])
 
         devices, turn = tuple(self._devices.values()), self._in_use.lock
-        return path_over_processes(devices, program, names, run, turn, self.stopping)
+        full = full_counts(self.programs, program)
+        return path_over_processes(devices, program, names, run, turn, self.stopping, full)
 
     def lost(self) -> None:
         """This process is a fork (graphc.runtime.transports.forks)."""

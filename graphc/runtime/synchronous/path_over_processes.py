@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from graphc.runtime.backends.backend import Device, PreparedStep, PreparingSteps
+from graphc.runtime.data.supply import Supply, size_of
 from graphc.runtime.machine.interrupts import Stopping
 
 Run: TypeAlias = Callable[[PreparedStep], dict[str, Any]]
@@ -21,13 +22,15 @@ class PathOverProcesses:
 
     run: makes the prepared step in the session; turn: held while a step runs; stopping: in which
     the processes agree whether they go on: where a training is under way, while the step runs; in
-    a loop of the user, behind it.
+    a loop of the user, behind it; full: the number of units of each extent in a full batch.
     """
 
     def __init__(
-        self, prepared: PreparedStep, run: Run, turn: threading.Lock, stopping: Stopping
-    ) -> None:
-        self.open, self.done = True, 0
+        self, prepared: PreparedStep, run: Run, turn: threading.Lock, stopping: Stopping,
+        full: Mapping[str, int],
+    ) -> None:  # fmt: skip
+        self.open, self.done, self._full = True, 0, full
+        self._last: tuple[Supply | None, int] = None, 0
         self._prepared, self._run, self._turn, self._stopping = prepared, run, turn, stopping
 
     def step(self, batch: Any, variables: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
@@ -37,6 +40,7 @@ class PathOverProcesses:
         with self._turn:  # no signal is raised between its being taken and the block
             if not self.open or not self._prepared.takes(batch):
                 return None
+            self._stopping.size = self._size()
             if self._stopping.inside:
                 self._stopping.ask()
             with self._stopping:
@@ -44,17 +48,26 @@ class PathOverProcesses:
                 self.done += 1
             return outputs
 
+    def _size(self) -> int:
+        """Of the batch: most are like the one before."""
+        supply, (last, size) = self._prepared.supply, self._last
+        if supply is not last:
+            size = size_of(self._full, supply)
+            self._last = supply, size
+        return size
+
 
 def path_over_processes(
     devices: Sequence[Device], program: str, names: tuple[str, ...], run: Run,
-    turn: threading.Lock, stopping: Stopping,
+    turn: threading.Lock, stopping: Stopping, full: Mapping[str, int],
 ) -> PathOverProcesses | None:  # fmt: skip
     """That of a program, if this process has one device, and that prepares steps.
 
-    devices: those of this process; names: the entries of the batches to come, in order
+    devices: those of this process; names: the entries of the batches to come, in order; full: see
+    `PathOverProcesses`
     """
     (device, *more) = devices
     if more or not isinstance(device, PreparingSteps):
         return None
     prepared = device.prepared(program, names)
-    return None if prepared is None else PathOverProcesses(prepared, run, turn, stopping)
+    return None if prepared is None else PathOverProcesses(prepared, run, turn, stopping, full)

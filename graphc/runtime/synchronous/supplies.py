@@ -14,6 +14,11 @@ from graphc.support.errors import GraphcError, did_you_mean
 SHORT = ".short"  # `NAME.short` is program NAME for batches that are not full
 
 
+def full_counts(programs: Programs, name: str) -> Mapping[str, int]:
+    """The number of units of each extent in a full batch of a program, or of its `.short`."""
+    return programs.get(name + SHORT, programs[name]).counts
+
+
 def supply_of(
     programs: Programs, mesh: Mesh, name: str, batch: Batch | Iterator[Batch], poison: bool
 ) -> tuple[str, Supply]:

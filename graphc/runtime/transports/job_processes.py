@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from graphc.runtime.transports.bridge import Array, Bridge, Channel, ProcessFailed
+from graphc.runtime.transports.processes import BatchesDiffer, differing
 from graphc.runtime.transports.watched import Watched, in_words
 
 
@@ -21,6 +22,7 @@ class JobProcesses:
         self._mutex = threading.Lock()
         self._asked: Question | None = None  # the last one
         self._answer = 0
+        self._differ: BatchesDiffer | None = None  # what the last question found out
 
     @property
     def hosts(self) -> int:
@@ -35,18 +37,20 @@ class JobProcesses:
     def broadcast(self, data: bytes) -> bytes:
         return self.all_gather(data if self.index == 0 else b"")[0]
 
-    def largest(self, number: int) -> int:
-        every = self._exchange(np.array([number], np.int64), [1] * self.count, None)
+    def largest(self, number: int, size: int = 0) -> int:
+        every = self._exchange(np.array([number, size], np.int64), [2] * self.count, None)
+        if (error := differing([int(x[1]) for x in every])) is not None:
+            raise error
         return max(int(x[0]) for x in every)
 
-    def ask(self, number: int) -> None:
+    def ask(self, number: int, size: int = 0) -> None:
         with self._mutex:
             if self._bridge.failed:
                 self._bridge.renew()
             if self._asked is None or self._asked.channel is not self._channel:
                 self._asked = Question(self._channel, self._bridge)
-            self._asked.ask(number)
-            self._answer = 0
+            self._asked.ask(number, size)
+            self._answer, self._differ = 0, None
 
     def answer(self, take: bool = False) -> int:
         with self._mutex:
@@ -54,6 +58,9 @@ class JobProcesses:
             # Nobody answers what was asked before a failure.
             if asked is not None and asked.open and asked.channel is self._channel:
                 self._answer = asked.answer()
+                self._differ = differing(asked.sizes)
+            if self._differ is not None:  # each thread that asks is told
+                raise self._differ
             found = self._answer
             self._answer *= not take
             return found
@@ -83,30 +90,33 @@ class JobProcesses:
 
 
 class Question:
-    """A number that the processes tell each other again and again: the memory for it stays.
+    """A number, and the size of the batch, that the processes tell each other again and again: the
+    memory for them stays.
 
-    open: whether it was asked, and not answered yet
+    open: whether it was asked, and not answered yet; sizes: of all processes
     """
 
     def __init__(self, channel: Channel, bridge: Bridge) -> None:
         self.channel, self._bridge, self.open = channel, bridge, False
-        self._numbers = np.zeros(bridge.count, np.int64)
-        every = [self._numbers[q : q + 1] for q in range(bridge.count)]
+        self._numbers = np.zeros((bridge.count, 2), np.int64)
+        every = [*self._numbers]
         self._own = every[bridge.index]
         self._prepared = channel.prepared(*_to_others(bridge.index, self._own, every))
 
-    def ask(self, number: int) -> None:
-        """Begin to tell the others this process's number."""
+    def ask(self, number: int, size: int) -> None:
+        """Begin to tell the others this process's number and size."""
         if self.open:  # nobody wanted to know
             self.answer()
-        self._own[0] = number
+        self._own[:] = number, size
         self._request, self.open = Watched(self._prepared.start(), self._bridge), True
 
     def answer(self) -> int:
         """The largest of all numbers."""
         self._request.wait()
         self.open = False
-        return max(self._numbers.tolist())
+        numbers, self.sizes = self._numbers.T.tolist()
+        largest: int = max(numbers)
+        return largest
 
 
 def _to_others(me: int, own: Array, every: list[Array]) -> tuple[list[Any], list[Any]]:

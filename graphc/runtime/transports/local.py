@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import numpy as np
 
 from graphc.runtime.transports.exchange import Array, Scratch
-from graphc.runtime.transports.processes import ALONE, Processes
+from graphc.runtime.transports.processes import ALONE, BatchesDiffer, Processes
 from graphc.runtime.transports.rendezvous import Meeting, Room, shut_gate
 from graphc.runtime.transports.transport import (
     CollectiveCall,
@@ -96,10 +96,15 @@ class LocalCommunicator(Communicator):
         every = tuple(range(self.size))
         if self.size > 1 and not known:
             self.barrier(every)
-        if self._wanted():
-            if known:  # what one rank has begun by now, all are to begin
-                self.barrier(every)
-            raise EndAgreed
+        end: Exception = EndAgreed()
+        try:
+            if not self._wanted():
+                return
+        except BatchesDiffer as error:
+            end = error
+        if known:  # what one rank has begun by now, all are to begin
+            self.barrier(every)
+        raise end
 
     def look(self) -> None:
         self._room.check()
