@@ -15,7 +15,6 @@ from graphc.frontend.numpy.length import Traced
 from graphc.support.caller import user_span
 from graphc.support.errors import GraphcError
 
-
 _PLACES = (np.where, np.nonzero)  # themselves: a thread that traces finds others
 
 
