@@ -89,7 +89,7 @@ class Engine:
         groups = self.mesh.groups if transport.processes().count > 1 else ()
         self._session = transport.open(self.mesh.devices, deadline=deadline, groups=groups)
         self.processes = self._session.processes
-        self.stopping = Stopping(self.processes, self._fail)
+        self.stopping = Stopping(self.processes, self.fail)
         self._blas: BlasLimit | None = None
         try:
             (on_host, *_) = self._on_devices(lambda comm: comm.on_host)

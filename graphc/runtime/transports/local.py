@@ -96,7 +96,7 @@ class LocalCommunicator(Communicator):
         every = tuple(range(self.size))
         if self.size > 1 and not known:
             self.barrier(every)
-        end: Exception = EndAgreed()
+        end: BaseException = EndAgreed()
         try:
             if not self._wanted():
                 return
