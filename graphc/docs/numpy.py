@@ -51,11 +51,15 @@ once, while tracing.
   the batch (`np.sort` or `np.concatenate` along it), the step is compiled for the example's batch
   size. The warning G0832 names the line when it is compiled; a batch of another size is an error
   (G0613) that names it, too. A function that may depend on n is called again while it is traced,
-  with a batch of another length, to see whether it is the same step. Functions that a module
-  imported by themselves (`from numpy import zeros`) are NumPy's own, and give constants.
+  with a batch of another length, to see whether it is the same step.
+* **Lists** of traced values are arrays where NumPy takes an array: `np.sum([a, b])`,
+  `np.array([a, 1.0])`; not in ufuncs (`np.exp([a, b])`).
+* **Python's `max` and `min`** of traced numbers (`max(0, x[0])`, `min(values)`) choose as Python
+  does: of equal ones the first.
 * **Threads**: it is the thread that traces which finds other functions in `np`. All other threads
-  find NumPy's own meanwhile. `len` is another function for all of them, which does the same for
-  what is no traced array.
+  find NumPy's own meanwhile. `len`, `max`, `min` and what your modules have imported by themselves
+  (`from numpy import zeros`) are other functions for all of them, which do the same for what is no
+  traced array.
 * **In place**: `x[key] = v`, `x[key] += v`, `x += y`, `out=x` and the functions that write into
   their array (`np.put`, `np.copyto`, `np.putmask`, `np.place`, `np.fill_diagonal`,
   `np.put_along_axis`, `np.nan_to_num(x, copy=False)`, `.fill`, `.put`, `.sort`, `.partition`) mean
@@ -68,16 +72,17 @@ once, while tracing.
 * **Arrays of numbers** that the function makes (`out = np.zeros((3, 4))`, `np.array`, `np.eye`)
   and later writes traced values into (`out[i] = x`) are traced from where they are made; floats
   without a dtype are then of the step's dtype. For this the function is called again while it is
-  traced. A write into another array of numbers, made outside or by a function that was imported by
-  itself, is an error. So is a use of an array where NumPy's own memory would decide whether a
-  write has changed it: `x.T.reshape(-1)` is a view or a copy.
+  traced. So is what a traced index or mask looks up in them (`table[i]`). A write into an array
+  of numbers that was made outside is an error. So is a use of an array where NumPy's own memory
+  would decide whether a write has changed it: `x.T.reshape(-1)` is a view or a copy.
 * **Indices** are integers, slices, `None`, `...`, ranges, and arrays of integers, constant or
   traced, in any combination that NumPy knows. A constant mask is an index too. A traced one
   chooses entries to write to (`x[mask] = 0`), and `x[mask]` can be changed entry by entry, written
   back with the same mask (`x[mask] *= 2`, `y[mask] = np.log(x[mask])`), summed and averaged. An
   array with a value for each chosen entry (`x[mask] = v`, `x[mask] += v`) is for batches of one
-  size; where the mask then chooses more or fewer entries, the step ends in G0506. Anything else
-  would need to know how many there are.
+  size; where the mask then chooses more or fewer entries, the step ends in G0506.
+  `np.where(mask)` and `np.nonzero(mask)` are indices that mean the mask. Anything else would need
+  to know how many there are.
 * Of a ufunc's methods, `reduce`, `accumulate` (both of associative functions), `outer` and
   `np.add.at` trace. `where=` needs `out=`.
 * **scipy**, which graphc does not need: `expit`, `log_expit`, `logit`, `erf`, `xlogy`, `xlog1py`,
