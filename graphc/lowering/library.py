@@ -10,7 +10,8 @@ own. What is fused into a product runs behind it as a kernel of its own, on the 
 
 Of a kernel in blocks of rows, products are only marked: what it hands on from step to step has no
 place yet. A backend that runs a step for all outer indices together may leave the product to the
-library; by itself, that of a block is too small for one.
+library; by itself, that of a block is too small for one. Where a block of threads does all steps,
+none is marked.
 
 A backend that has no library after all makes such a product by a kernel of ours, with the same
 bits as before.
@@ -121,6 +122,8 @@ def _divided(
 
 def _marked(x: TiledKernel, target: LoweringTarget) -> TiledKernel:
     """The kernel, with those products marked that a library makes for all outer indices at once."""
+    if x.shared:
+        return x
 
     def step(part: TilePart) -> TilePart:
         first, middle, last = (_if_for_all(k, prod(x.outer), target) for k in part.kernels)

@@ -57,9 +57,10 @@ ROOM = 1 << 30  # bytes: for the memory of more outer indices, the steps are lau
 
 @lru_cache(maxsize=1024)
 def parts_of(x: TiledKernel) -> LaunchParts | None:
-    """The steps of a tiled kernel; None if one launch does it, as none of them has much to do."""
+    """The steps of a tiled kernel; None if one launch does it: as none of them has much to do, or
+    as a block of threads keeps what lives between them in shared memory."""
     most = max(prod(sizes(step.kernels[-1])) for step in x.steps)
-    if prod(x.outer) * most < ENOUGH * THREADS or not x.outer:
+    if prod(x.outer) * most < ENOUGH * THREADS or not x.outer or x.shared:
         return None
     own = aligned(x.own, ALIGN)
     products = (k for step in x.steps for k in step.kernels if isinstance(k, Gemm) and k.library)

@@ -11,6 +11,7 @@ A unit is an entry or a row. Every sum has the order of the CPU's kernels.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from math import prod
 
 from graphc_llvm.expression_codegen import ExpressionPrinter
@@ -50,10 +51,12 @@ def own_bytes(nest: Nest) -> int:
     return 0
 
 
-def print_nest(module: ir.Module, nest: Nest, name: str, machine: BlockMachine) -> ir.Function:
-    """The block function of a nest."""
+def print_nest(
+    module: ir.Module, nest: Nest, name: str, machine: BlockMachine, shared: Collection[int] = ()
+) -> ir.Function:
+    """The block function of a nest. shared: the parameters that are in shared memory"""
     nest = in_sectors(nest)
-    f = block_function(module, nest.params, name, machine)
+    f = block_function(module, nest.params, name, machine, shared)
     if units(nest):
         expressions = ExpressionPrinter(f.p, nest.params, f.pointers, f.errors)
         if nest.serial and not teams.in_teams(nest):

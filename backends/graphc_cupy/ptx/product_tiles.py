@@ -91,8 +91,8 @@ class ThreadTiling:
 
 
 @lru_cache(maxsize=1024)
-def thread_tiling(product: Gemm) -> ThreadTiling:
-    """Large tiles, unless they are too few."""
+def thread_tiling(product: Gemm, enough: int = ENOUGH) -> ThreadTiling:
+    """Large tiles, unless they are too few. enough: how many are not: 1 where one block does all"""
     plain = without_unit_axes(product)
     m, n = max(1, prod(plain.rows)), max(1, prod(plain.cols))
     high = THREADS // min(ACROSS, _power(n))
@@ -105,7 +105,7 @@ def thread_tiling(product: Gemm) -> ThreadTiling:
     )
     while True:
         chosen = ThreadTiling(plain, blocks(plain), high, across, rows, cols)
-        if chosen.units >= ENOUGH or rows * cols == 1:
+        if chosen.units >= enough or rows * cols == 1:
             return chosen
         rows, cols = (rows, cols // 2) if cols >= rows else (rows // 2, cols)
 

@@ -14,7 +14,7 @@ may differ: PTX leaves open whether a number that is rounded up to the least nor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from math import prod
@@ -28,6 +28,7 @@ from graphc.lowering.kernel.code import Gemm, Side
 from graphc.support.dataclass import dataclass
 from graphc_cupy.ptx.product_tiles import (
     DEPTH,
+    ENOUGH,
     MOST,
     THREADS,
     ThreadTiling,
@@ -40,9 +41,9 @@ Values = list[ir.Value]
 LEAST_NORMAL = 1 << 23  # the bits of the smallest f32 that is not subnormal
 
 
-def units(product: Gemm) -> int:
-    """Tiles."""
-    return thread_tiling(product).units
+def units(product: Gemm, enough: int = ENOUGH) -> int:
+    """Tiles. enough: as `thread_tiling` says"""
+    return thread_tiling(product, enough).units
 
 
 def grain(product: Gemm, machine: BlockMachine) -> int:
@@ -55,11 +56,17 @@ def own_bytes(product: Gemm) -> int:
     return 0
 
 
-def print_gemm(module: ir.Module, product: Gemm, name: str, machine: BlockMachine) -> ir.Function:
-    """The block function of a product; a unit is a tile."""
+def print_gemm(
+    module: ir.Module, product: Gemm, name: str, machine: BlockMachine, enough: int = ENOUGH,
+    shared: Collection[int] = (),
+) -> ir.Function:  # fmt: skip
+    """The block function of a product; a unit is a tile.
+
+    enough: as `thread_tiling` says; shared: the parameters that are in shared memory
+    """
     assert machine.threads == THREADS
-    t = thread_tiling(product)
-    f = block_function(module, product.params, name, machine)
+    t = thread_tiling(product, enough)
+    f = block_function(module, product.params, name, machine, shared)
     if t.units:
         f.p.loop(f.begin, f.end, 1, lambda unit: _TileOfThreads(f, t, unit).run())
     return f.done()

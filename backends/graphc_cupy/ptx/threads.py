@@ -9,7 +9,7 @@ global record of the module who it is, and calls a function there where the thre
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from weakref import WeakKeyDictionary
 
@@ -142,9 +142,10 @@ class BlockFunction:
 
 
 def block_function(
-    module: ir.Module, params: Sequence[Parameter], name: str, machine: BlockMachine
-) -> BlockFunction:
-    """Begin the block function of a kernel."""
+    module: ir.Module, params: Sequence[Parameter], name: str, machine: BlockMachine,
+    shared: Collection[int] = (),
+) -> BlockFunction:  # fmt: skip
+    """Begin the block function of a kernel. shared: the parameters that are in shared memory"""
     kinds = [*(POINTER for _ in params), INT64, INT64, POINTER, POINTER]
     function = _convergent(ir.Function(module, ir.FunctionType(VOID, kinds), name))
     function.linkage = "internal"
@@ -153,7 +154,9 @@ def block_function(
     builder = FoldingBuilder(function.append_basic_block("entry"))
     p = Printer(builder, machine.target, few=True)
     *pointers, begin, end, own, errors = function.args
-    known = [in_global_memory(builder, x, machine) for x in pointers]
+    known = [
+        x if k in shared else in_global_memory(builder, x, machine) for k, x in enumerate(pointers)
+    ]
     threads = BlockThreads(p, machine)
     return BlockFunction(function, p, threads, known, begin, end, own, errors)
 

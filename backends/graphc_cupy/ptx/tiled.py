@@ -1,14 +1,21 @@
 """Kernels that run one after the other on a block of rows: a block function that calls theirs.
 
 All threads of a block do each part together, and wait for each other before the next one. What
-lives only between the parts is in the block's own memory.
+lives only between the parts is in the block's own memory: in shared memory, where it fits there,
+behind what the parts themselves share; else in the machine's main memory. So of an attention
+
+    product 32x128 over 64, fold 32 of 128, product 32x64 over 128
+
+the scores of 32 rows never leave the multiprocessor that a block runs on.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from math import prod
+from typing import TypeAlias
 
 from graphc_llvm.vectors import I8, Vector, index
 from llvmlite import ir
@@ -17,11 +24,14 @@ from graphc.ir.types import I64
 from graphc.lowering.kernel.code import OWN, Gemm, Nest, TiledKernel, TilePart
 from graphc.support.dataclass import dataclass
 from graphc_cupy.ptx import nests, products
-from graphc_cupy.ptx.threads import BlockFunction, BlockMachine, block_function
+from graphc_cupy.ptx.targets import GENERATIONS, ptx_target
+from graphc_cupy.ptx.threads import BlockFunction, BlockMachine, block_function, shared_bytes
 
 Values = list[ir.Value]
+Functions: TypeAlias = Mapping[tuple[Nest | Gemm, frozenset[int]], ir.Function]
 MOST_BLOCKS = 512  # of a launch, which have memory of their own: some for every multiprocessor
 LINE = 256  # bytes: where a block's own memory, and that of a part in it, begin
+SHARED = 99 << 10  # bytes that a block may share on any GPU of compute capability 8.0 or later
 
 
 def units(x: TiledKernel) -> int:
@@ -31,30 +41,52 @@ def units(x: TiledKernel) -> int:
 
 def grain(x: TiledKernel, machine: BlockMachine) -> int:
     """What a block of threads does: no more blocks than there is memory for."""
-    return max(1, -(-units(x) // MOST_BLOCKS))
+    return 1 if in_shared_memory(x) else max(1, -(-units(x) // MOST_BLOCKS))
 
 
 def own_bytes(x: TiledKernel) -> int:
-    """What lives between the parts, and then what a part needs."""
-    return _lines(x.own) + _lines(max((_own_bytes(k) for k in _parts(x)), default=0))
+    """What lives between the parts, and then what a part needs, of the machine's main memory."""
+    rest = _lines(max((_own_bytes(k) for k in _parts(x)), default=0))
+    return rest if in_shared_memory(x) else _lines(x.own) + rest
+
+
+def in_shared_memory(x: TiledKernel) -> bool:
+    """Whether what lives between the parts fits into shared memory, beside what they share."""
+    return x.own <= SHARED and _lines(x.own) + _shared_by_parts(x) <= SHARED
 
 
 def print_tiles(module: ir.Module, x: TiledKernel, name: str, machine: BlockMachine) -> ir.Function:
     """The block function of a tiled kernel."""
-    functions = {k: _function(module, k, machine) for k in _parts(x)}
+    shared = in_shared_memory(x)
+    every = dict.fromkeys((k, _slots(part, shared)) for part in x.steps for k in _used(x, part))
+    functions = {(k, slots): _function(module, k, slots, machine) for k, slots in every}
     f = block_function(module, x.params, name, machine)
     for other in functions.values():
         f.threads.calls(other)
+    if shared:
+        with f.threads.shared_arrays((I8, _shared_by_parts(x)), (I8, _lines(x.own))) as (_, own):
+            _print_units(f, x, functions, own, f.own)
+    else:
+        _print_units(
+            f, x, functions, f.own, f.p.b.gep(f.own, [index(_lines(x.own))], source_etype=I8)
+        )
+    return f.done()
+
+
+def _print_units(
+    f: BlockFunction, x: TiledKernel, functions: Functions, own: ir.Value, rest: ir.Value
+) -> None:
+    """All that a block does. own: where what lives between the parts begins; rest: what a part
+    needs of its own"""
 
     def unit(number: ir.Value) -> None:
         if x.ordered:
-            f.p.loop(0, x.count, 1, lambda k: _Tile(f, x, functions, number, k).run())
+            f.p.loop(0, x.count, 1, lambda k: _Tile(f, x, functions, own, rest, number, k).run())
         else:
             outer, k = (o(number, index(x.count)) for o in (f.p.b.udiv, f.p.b.urem))
-            _Tile(f, x, functions, outer, k).run()
+            _Tile(f, x, functions, own, rest, outer, k).run()
 
     f.p.loop(f.begin, f.end, 1, unit)
-    return f.done()
 
 
 def _lines(size: int) -> int:
@@ -71,32 +103,51 @@ def _used(x: TiledKernel, part: TilePart) -> Iterable[Nest | Gemm]:
     return ((last,), (first, last), (first, middle, last))[min(x.count, 3) - 1]
 
 
+def _slots(part: TilePart, shared: bool) -> frozenset[int]:
+    """The parameters of a part that are in shared memory, if a block's own memory is there."""
+    return frozenset(k for k, at in enumerate(part.offsets) if shared and at.slot == OWN)
+
+
+@lru_cache(maxsize=1024)
+def _shared_by_parts(x: TiledKernel) -> int:
+    """The most shared memory that a part takes: it is printed to see."""
+    module, machine = ir.Module("measured"), BlockMachine(ptx_target(GENERATIONS[0]))
+    functions = [_function(module, k, frozenset(), machine) for k in _parts(x)]
+    return _lines(max(map(shared_bytes, functions), default=0))
+
+
 def _units(kernel: Nest | Gemm) -> int:
-    return products.units(kernel) if isinstance(kernel, Gemm) else nests.units(kernel)
+    return products.units(kernel, 1) if isinstance(kernel, Gemm) else nests.units(kernel)
 
 
 def _own_bytes(kernel: Nest | Gemm) -> int:
     return products.own_bytes(kernel) if isinstance(kernel, Gemm) else nests.own_bytes(kernel)
 
 
-def _function(module: ir.Module, kernel: Nest | Gemm, machine: BlockMachine) -> ir.Function:
+def _function(
+    module: ir.Module, kernel: Nest | Gemm, shared: frozenset[int], machine: BlockMachine
+) -> ir.Function:
     """The block function of a part, of which other tiled kernels may have one like it."""
-    name = f"part_{hashlib.sha256(repr(kernel).encode()).hexdigest()[:16]}"
+    described = f"{kernel!r} {sorted(shared)}"
+    name = f"part_{hashlib.sha256(described.encode()).hexdigest()[:16]}"
     printed: ir.Function | None = module.globals.get(name)
     if printed is not None:
         return printed
     if isinstance(kernel, Gemm):
-        return products.print_gemm(module, kernel, name, machine)
-    return nests.print_nest(module, kernel, name, machine)
+        return products.print_gemm(module, kernel, name, machine, 1, shared)
+    return nests.print_nest(module, kernel, name, machine, shared)
 
 
 @dataclass(frozen=True)
 class _Tile:
-    """Prints the calls for one block of rows: number `block` of the outer index `outer`."""
+    """Prints the calls for one block of rows: number `block` of the outer index `outer`. own, rest:
+    as in `_print_units`"""
 
     f: BlockFunction
     x: TiledKernel
-    functions: dict[Nest | Gemm, ir.Function]
+    functions: Functions
+    own: ir.Value
+    rest: ir.Value
     outer: ir.Value
     block: ir.Value
 
@@ -114,7 +165,7 @@ class _Tile:
 
         def write() -> None:
             for k, x in enumerate(positions):
-                p.store(Vector(x, I64), p.at(self.f.own, k, I64))
+                p.store(Vector(x, I64), p.at(self.own, k, I64))
 
         p.when(p.b.icmp_signed("==", threads.index, index(0)), write)
         threads.barrier()
@@ -126,7 +177,7 @@ class _Tile:
             at: ir.Value = index(x.offset)
             for k, step in zip(offsets, x.steps, strict=True):
                 at = b.add(at, b.mul(k, index(step)))
-            base = self.f.own if x.slot == OWN else self.f.pointers[x.slot]
+            base = self.own if x.slot == OWN else self.f.pointers[x.slot]
             found.append(b.gep(base, [at], source_etype=I8))
         return found
 
@@ -136,9 +187,9 @@ class _Tile:
         b, count = self.f.p.b, self.x.count
 
         def call(kernel: Nest | Gemm) -> None:
-            own = b.gep(self.f.own, [index(_lines(self.x.own))], source_etype=I8)
-            ends = [index(0), index(_units(kernel)), own, self.f.errors]
-            b.call(self.functions[kernel], [*arguments[: len(kernel.params)], *ends])
+            ends = [index(0), index(_units(kernel)), self.rest, self.f.errors]
+            function = self.functions[kernel, _slots(part, in_shared_memory(self.x))]
+            b.call(function, [*arguments[: len(kernel.params)], *ends])
 
         def before_last() -> None:
             is_first = b.icmp_signed("==", self.block, index(0))

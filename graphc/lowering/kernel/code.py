@@ -302,7 +302,8 @@ class TiledKernel:
 
     What only lives between the steps is in `own` bytes of memory of each thread. They begin with
     an i64 for each index of `outer`, and the first row of the block. ordered: a step adds up over
-    blocks, so those of one outer index run in order, on one thread.
+    blocks, so those of one outer index run in order, on one thread. shared: what lives between the
+    steps is little enough for fast memory that a block of threads shares.
     """
 
     params: tuple[Parameter, ...]
@@ -312,6 +313,7 @@ class TiledKernel:
     steps: tuple[TilePart, ...]
     own: int
     ordered: bool = False
+    shared: bool = False
 
     @property
     def work(self) -> int:

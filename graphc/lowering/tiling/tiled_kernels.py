@@ -124,7 +124,10 @@ class _Joining:
         self.tile_groups, self.tile_group = tile_groups, tile_group
         self.own = tile_groups.own(tile_group)
         self.parts = self._parts()
-        self.frame = self._frame(exact)
+        self.per_row = self._laid_out(64)[1] / 64
+        rows = self._shared_rows(exact)
+        self.shared = rows > 0
+        self.frame = Frame(self.tile_group.rows, rows) if rows else self._frame(exact)
         self.slots: dict[int, int] = {}
         self.params: list[Parameter] = []
 
@@ -152,13 +155,39 @@ class _Joining:
         length = self.tile_group.rows[1]
         if exact and self.tile_group.sums:
             return Frame(self.tile_group.rows, length)
-        per_row = self._laid_out(64)[1] / 64
         target = self.tile_groups.target
-        rows = max(target.tile_rows, int(target.cache / max(per_row, 1)))
+        rows = max(target.tile_rows, int(target.cache / max(self.per_row, 1)))
         parts = -(-length // rows)
         rows = -(-length // parts)
         whole = -(-rows // target.tile_rows) * target.tile_rows
         return Frame(self.tile_group.rows, length if parts == 1 else whole)
+
+    def _shared_rows(self, exact: bool) -> int:
+        """The rows of a tile whose values lie in memory that a block of threads shares; 0 if they
+        don't.
+
+        Sums over rows would be others with other tiles. Products of half precision are much faster
+        by the library, which takes what lies in the machine's main memory.
+        """
+        target, (outer, length) = self.tile_groups.target, _sizes(self.tile_group)
+        memory, library = target.shared, target.library is not None and not exact
+        if memory is None or self.tile_group.sums or (library and self._has_half_products):
+            return 0
+        least, most = memory.rows
+        rows = most
+        while rows > least and (
+            rows * self.per_row > memory.bytes or outer * -(-length // rows) < memory.tiles
+        ):
+            rows //= 2
+        fits = rows * self.per_row <= memory.bytes
+        return min(rows, length) if fits else 0
+
+    @property
+    def _has_half_products(self) -> bool:
+        products = (x for part in self.parts if isinstance(x := part.x.kernel, Gemm))
+        return any(
+            x.params[side.slot].dtype.bytes == 2 for x in products for side in (x.left, x.right)
+        )
 
     def _laid_out(self, rows: int) -> tuple[dict[int, int], int]:
         """Where the rows of own values lie, and the bytes of all."""
@@ -185,7 +214,7 @@ class _Joining:
         starts, moved = _from_the_start(steps, len(self.params))
         kernel = TiledKernel(
             tuple(self.params), frame.outer, frame.count, frame.rows, moved, begin + size,
-            ordered=bool(totals),
+            ordered=bool(totals), shared=self.shared,
         )  # fmt: skip
         return Built(kernel, tuple(self.slots), starts)
 
@@ -206,6 +235,11 @@ class _Joining:
         at = self.slots[b]
         self.params[at] = replace(param, written=param.written or self.params[at].written)
         return at
+
+
+def _sizes(x: TileGroup) -> tuple[int, int]:
+    """(outer indices, rows of each)."""
+    return x.count // x.rows[1], x.rows[1]
 
 
 def _entries(x: KernelAxes) -> int:
