@@ -10,7 +10,7 @@ from graphc.support.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class SharedMemory:
+class BlockMemory:
     """Fast memory of a block of threads, which is gone when the block is over.
 
     bytes:  of it, for what lives between the steps of a tile
@@ -53,7 +53,7 @@ class LoweringTarget:
     reread: int
     library: int | None = None
     waiting: int | None = None
-    shared: SharedMemory | None = None
+    shared: BlockMemory | None = None
 
 
 # The cache is most of a second-level one.
@@ -62,7 +62,7 @@ CPU = LoweringTarget(align=ALIGN, cache=3 << 18, tile_rows=16, tiled=1 << 18, re
 # large GPU keeps (50 MB of an H100's). A block of threads can share 99 KB on any GPU that runs our
 # kernels, of which products take up to 18 for a tile of 32 rows. The rest is the CPU's, for its
 # bits.
-SHARED = SharedMemory(bytes=80 << 10, tiles=256, rows=(8, 32))
+SHARED = BlockMemory(bytes=80 << 10, tiles=256, rows=(8, 32))
 GPU_ALONE = replace(CPU, align=256, waiting=1 << 26, shared=SHARED)
 # With a library, bits are others, anyway. A product of a million multiplications is about as long
 # as a launch; and where the steps of a tile are launched one by one, tiles are large, for fewer

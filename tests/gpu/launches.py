@@ -16,7 +16,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import isqrt, prod
 from pathlib import Path
@@ -28,11 +28,11 @@ sys.path[:0] = [str(TESTS), str(TESTS / "benchmarks")]
 
 import workloads as made  # noqa: E402
 from graphc_cupy.parts.in_parts import in_parts  # noqa: E402
-from graphc_cupy.ptx import nests, row_tiles, teams  # noqa: E402
+from graphc_cupy.ptx import nests, row_tiles, teams, tiled  # noqa: E402
 from graphc_cupy.ptx.assemble import assembled, assembler, ptx_of  # noqa: E402
 from graphc_cupy.ptx.folds import BLOCK, chains_of  # noqa: E402
 from graphc_cupy.ptx.kernels import print_entry, printer_of  # noqa: E402
-from graphc_cupy.ptx.product_tiles import DEPTH, thread_tiling  # noqa: E402
+from graphc_cupy.ptx.product_tiles import DEPTH, ENOUGH, thread_tiling  # noqa: E402
 from graphc_cupy.ptx.row_order import SECTOR, in_sectors  # noqa: E402
 from graphc_cupy.ptx.targets import ptx_target  # noqa: E402
 from graphc_cupy.ptx.threads import BlockMachine  # noqa: E402
@@ -45,6 +45,7 @@ from graphc.ir.types import BF16, F16  # noqa: E402
 from graphc.lowering.kernel.axes import sizes  # noqa: E402
 from graphc.lowering.kernel.blas_form import blas_form  # noqa: E402
 from graphc.lowering.kernel.code import (  # noqa: E402
+    OWN,
     Access,
     Gemm,
     LineKernel,
@@ -52,6 +53,7 @@ from graphc.lowering.kernel.code import (  # noqa: E402
     Nest,
     Store,
     TiledKernel,
+    TilePart,
     reached,
     statements,
 )
@@ -149,18 +151,31 @@ def _bytes(kernel: LoopKernel) -> tuple[float, float]:
         case LineKernel(rows=rows, length=length):
             total = float(prod(rows) * length * sum(p.dtype.bytes for p in kernel.params))
             return total, total
-        case TiledKernel(outer=outer, count=count, steps=steps):
-            each = [_bytes(step.kernels[1])[1] for step in steps]
-            return 0.0, prod(outer) * count * sum(each)
+        case TiledKernel():
+            return _of_tiles(kernel)
         case _:
             return 0.0, 0.0
 
 
-def _of_nest(nest: Nest) -> tuple[float, float]:
+def _of_tiles(kernel: TiledKernel) -> tuple[float, float]:
+    """What lies in shared memory is not counted; the rest is read again for each tile."""
+    shared, moved = tiled.in_shared_memory(kernel), 0.0
+    for step in kernel.steps:
+        part = step.kernels[1]
+        own = {k for k, at in enumerate(step.offsets) if shared and at.slot == OWN}
+        if isinstance(part, Gemm):
+            moved += _of_product(part, own, enough=1)[1]
+        else:
+            moved += _of_nest(in_sectors(part), own)[1]
+    return 0.0, prod(kernel.outer) * kernel.count * moved
+
+
+def _of_nest(nest: Nest, own: Collection[int] = ()) -> tuple[float, float]:
+    """own: parameters that are not counted"""
     needed, moved = dict[tuple[int, bool], float](), 0.0
     for phase in nest.phases:
         for x in phase.code:
-            for access in reached(x):
+            for access in (a for a in reached(x) if a.slot not in own):
                 size = nest.params[access.slot].dtype.bytes
                 key = access.slot, isinstance(x, Store)
                 needed[key] = max(needed.get(key, 0.0), _entries(access, sizes(nest)) * size)
@@ -184,14 +199,21 @@ def _sectors(nest: Nest, access: Access, per_column: bool) -> float:
     return 1.0 / WARP if apart == 0 else min(max(WARP * apart / SECTOR, 1.0), float(WARP))
 
 
-def _of_product(kernel: Gemm) -> tuple[float, float]:
-    t = thread_tiling(kernel)
+def _of_product(
+    kernel: Gemm, own: Collection[int] = (), enough: int = ENOUGH
+) -> tuple[float, float]:
+    """own: parameters that are not counted"""
+    t = thread_tiling(kernel, enough)
     batch, m, n, k = (prod(x) for x in (kernel.batch, kernel.rows, kernel.cols, kernel.inner))
-    left, right = (kernel.params[s.slot].dtype.bytes for s in (kernel.left, kernel.right))
+    left, right = (
+        0 if s.slot in own else kernel.params[s.slot].dtype.bytes
+        for s in (kernel.left, kernel.right)
+    )  # fmt: skip
     of_code = sum(
         _entries(a, sizes(kernel)) * kernel.params[a.slot].dtype.bytes
         for x in statements(kernel)
         for a in reached(x)
+        if a.slot not in own
     )
     needed = batch * k * (m * left + n * right) + of_code
     high, wide = t.grid
@@ -212,15 +234,22 @@ def _trips(kernel: LoopKernel) -> float:
         case TiledKernel():
             printer = printer_of(kernel)
             turns = printer.grain(kernel, MACHINE) * (kernel.count if kernel.ordered else 1)
-            return turns * sum(_of_part(step.kernels[1]) for step in kernel.steps)
+            return turns * sum(_of_part(step.kernels[1]) for step in _waiting(kernel))
         case _:
             return 1.0
 
 
 def _of_part(kernel: LoopKernel) -> float:
     """Of a block that does all units of a part."""
-    printer = printer_of(kernel)
-    return -(-printer.units(kernel) // printer.grain(kernel, MACHINE)) * _trips(kernel)
+    assert isinstance(kernel, Nest | Gemm)
+    grain = printer_of(kernel).grain(kernel, MACHINE)
+    return -(-tiled.units_of_part(kernel) // grain) * _trips(kernel)
+
+
+def _waiting(kernel: TiledKernel) -> list[TilePart]:
+    """The steps that wait for main memory."""
+    shared = tiled.in_shared_memory(kernel)
+    return [s for s in kernel.steps if not shared or any(at.slot != OWN for at in s.offsets)]
 
 
 def _of_rows(nest: Nest) -> float:

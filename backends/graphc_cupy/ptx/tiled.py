@@ -116,7 +116,8 @@ def _shared_by_parts(x: TiledKernel) -> int:
     return _lines(max(map(shared_bytes, functions), default=0))
 
 
-def _units(kernel: Nest | Gemm) -> int:
+def units_of_part(kernel: Nest | Gemm) -> int:
+    """The units of a part, of which one block does all: products in tiles as large as can be."""
     return products.units(kernel, 1) if isinstance(kernel, Gemm) else nests.units(kernel)
 
 
@@ -187,7 +188,7 @@ class _Tile:
         b, count = self.f.p.b, self.x.count
 
         def call(kernel: Nest | Gemm) -> None:
-            ends = [index(0), index(_units(kernel)), self.rest, self.f.errors]
+            ends = [index(0), index(units_of_part(kernel)), self.rest, self.f.errors]
             function = self.functions[kernel, _slots(part, in_shared_memory(self.x))]
             b.call(function, [*arguments[: len(kernel.params)], *ends])
 
@@ -218,4 +219,4 @@ class _Tile:
                 call(other)
 
 
-__all__ = ["grain", "own_bytes", "print_tiles", "units"]
+__all__ = ["grain", "in_shared_memory", "own_bytes", "print_tiles", "units", "units_of_part"]

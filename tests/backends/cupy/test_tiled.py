@@ -32,7 +32,7 @@ from graphc.lowering import target
 from graphc.lowering.kernel.code import Gemm, Nest, TiledKernel
 from graphc.lowering.kernel.lowered import Native
 from graphc.lowering.lower import lower
-from graphc.lowering.target import LoweringTarget, SharedMemory
+from graphc.lowering.target import BlockMemory, LoweringTarget
 
 pytestmark = pytest.mark.skipif(not POSSIBLE, reason="threads of blocks are played on Linux only")
 BF16 = np.dtype(ml_dtypes.bfloat16)
@@ -109,7 +109,7 @@ def tiles(shape: tuple[Any, ...], machine: LoweringTarget) -> list[TiledKernel]:
 
 def forward(shape: tuple[Any, ...], rows: int) -> TiledKernel:
     """The one of these that adds up nothing over tiles of so many rows."""
-    memory = SharedMemory(bytes=1 << 16, tiles=1, rows=(rows, rows))
+    memory = BlockMemory(bytes=1 << 16, tiles=1, rows=(rows, rows))
     found = [k for k in tiles(shape, replace(target.GPU_ALONE, shared=memory)) if k.shared]
     assert len(found) == 1 and found[0].rows == min(rows, shape[2])
     return found[0]
