@@ -177,9 +177,9 @@ def call_line(call: KernelCall) -> str:
 
 
 def _blocks(x: TiledKernel) -> str:
-    """How many blocks there are, and the memory that a thread needs for what lives in one."""
-    rows = f"{x.count} of {x.rows} rows"
-    return f"blocks  {prod(x.outer)} times {rows}, {x.own} bytes a thread"
+    """How many blocks there are, and the memory that is needed for what lives in one."""
+    rows, where = f"{x.count} of {x.rows} rows", "shared" if x.shared else "a thread"
+    return f"blocks  {prod(x.outer)} times {rows}, {x.own} bytes {where}"
 
 
 def _steps(call: KernelCall) -> Iterator[str]:

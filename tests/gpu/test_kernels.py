@@ -5,6 +5,7 @@ The first tests need the least: a map, then each kind of kernel, then those of w
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -24,6 +25,8 @@ from gpu.on_gpu import CHECKS, KernelsOnGpu
 from gpu.rows import row
 from graphc_cupy import CupyBackend
 from graphc_cupy.ptx.joined import JoinedKernel, Launchable
+from lowering.attention import attention
+from lowering.compiled import program_of
 
 from graphc.ir.types import BF16, BOOL, F32, F64, I64, DType
 from graphc.lowering.kernel.code import (
@@ -37,8 +40,12 @@ from graphc.lowering.kernel.code import (
     Parameter,
     Phase,
     Store,
+    TiledKernel,
 )
 from graphc.lowering.kernel.lines import LineFunction
+from graphc.lowering.kernel.lowered import Native
+from graphc.lowering.lower import lower
+from graphc.lowering.target import GPU_ALONE
 from graphc.runtime.backends.backend import Backend
 
 pytestmark = pytest.mark.gpu
@@ -122,6 +129,18 @@ def test_several_kernels_in_one_launch(cupy_backend: Backend) -> None:
 def test_products(groups: tuple[tuple[int, ...], ...], dtype: DType, cupy_backend: Backend) -> None:
     kernel = contraction(groups, dtype)
     check(kernels(cupy_backend), kernel, f"product {groups} of {dtype}", exact=dtype != BF16)
+
+
+@pytest.mark.parametrize("dtype", [F32, F64, BF16], ids=str)
+@pytest.mark.parametrize("length", [128, 1000])
+def test_attention_in_shared_memory(length: int, dtype: DType, cupy_backend: Backend) -> None:
+    """One launch, which asks for more shared memory than a block has by itself."""
+    program = program_of(*attention(2, 2, length, 64, np.dtype(dtype.numpy)))
+    lowered = lower(program, target=replace(GPU_ALONE, tiled=1))
+    lines = (x for part in lowered.parts for x in part if isinstance(x, Native))
+    every = [c.kernel for x in lines for c in x.calls if isinstance(c.kernel, TiledKernel)]
+    (kernel,) = (k for k in every if k.shared)
+    check(kernels(cupy_backend, kernel), kernel, f"{length} rows of {dtype}", exact=dtype != BF16)
 
 
 @pytest.mark.parametrize("function", ["running sum", "order", "sorted"])

@@ -25,7 +25,6 @@ from backends.cupy.on_cpu import Emulated, compile_on_cpu
 from backends.cupy.stand_in_cublas import StandInCublas
 from graphc_cupy.cublas import Cublas
 from graphc_cupy.library import Gpu, LoadedKernel
-from graphc_cupy.machine import USUAL_SHARED
 from graphc_cupy.ptx.joined import JoinedKernel, Launchable
 from graphc_cupy.ptx.kernels import EXTRA
 from graphc_llvm.vectors import INT64, POINTER, VOID, index
@@ -37,6 +36,7 @@ from graphc.lowering.kernel.code import LoopKernel
 from graphc.lowering.target import GPU, GPU_ALONE
 
 PARAMETERS = 4096  # bytes that a kernel may be given
+MOST_SHARED = 99 << 10  # bytes that a block may share on any GPU, where it was asked for
 HOST_TO_DEVICE, DEVICE_TO_HOST = 1, 2
 ALIGN, FILL = 512, 0xFF  # what cudaMalloc may give: bytes of a NaN
 
@@ -252,7 +252,7 @@ class Function:
             raise Misuse(f"cudaErrorInvalidValue: {args}")
         if min(*grid, *block) < 1 or block[0] > 1024 or grid[0] >= 1 << 31:
             raise Misuse(f"cudaErrorInvalidConfiguration: {grid} blocks of {block} threads")
-        if shared_mem > USUAL_SHARED or 8 * len(args) > PARAMETERS:
+        if shared_mem > MOST_SHARED or 8 * len(args) > PARAMETERS:
             raise Misuse(f"cudaErrorInvalidValue: {shared_mem} bytes, {len(args)} parameters")
         self._cuda.counts.note("launch", 0, stream)
 

@@ -13,8 +13,10 @@ import pytest
 
 pytest.importorskip("llvmlite")
 
+from backends.cupy import stand_in
 from backends.cupy.kernels_of_programs import memory_of
 from backends.cupy.on_cpu import POSSIBLE, host_machine, run_on_cpu
+from backends.cupy.steps import on
 from backends.native.harness import run_kernel
 from graphc_cupy.parts.in_parts import in_parts
 from graphc_cupy.ptx import tiled
@@ -33,6 +35,8 @@ from graphc.lowering.kernel.code import Gemm, Nest, TiledKernel
 from graphc.lowering.kernel.lowered import Native
 from graphc.lowering.lower import lower
 from graphc.lowering.target import BlockMemory, LoweringTarget
+from graphc.runtime.backends import plugins
+from graphc.runtime.synchronous.engine import Engine
 
 pytestmark = pytest.mark.skipif(not POSSIBLE, reason="threads of blocks are played on Linux only")
 BF16 = np.dtype(ml_dtypes.bfloat16)
@@ -123,6 +127,25 @@ def test_attention_in_shared_memory_has_the_bits_of_the_cpu(shape: tuple[Any, ..
     assert entry.own == 0 and kernel.own < entry.shared <= tiled.SHARED
     assert entry.blocks == prod(kernel.outer) * kernel.count
     check(kernel)
+
+
+@pytest.mark.parametrize("printed", [False, pytest.param(True, marks=pytest.mark.ci)])
+def test_a_step_of_attention_has_the_bits_of_the_cpu(
+    printed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = BlockMemory(bytes=1 << 16, tiles=1, rows=(8, 8))
+    machine = replace(target.GPU_ALONE, tiled=1, shared=memory)
+    monkeypatch.setattr(stand_in, "GPU_ALONE", machine)
+    loss, weights, batch = attention(2, 2, 20, 4)
+    program = program_of(loss, weights, batch)
+    assert any(k.shared for k in tiles((2, 2, 20, 4), machine))
+    results = list[dict[str, bytes]]()
+    for backend in (on(stand_in.StandIn(printed)), plugins.backend("numpy")):
+        with Engine({"train": program}, backend) as made:
+            made.load_variables(weights | {"step": np.zeros((), np.int64)})
+            found = [made.step(batch) for _ in range(2)][-1] | made.variables()
+            results.append({name: np.asarray(x).tobytes() for name, x in found.items()})
+    assert results[0] == results[1]
 
 
 @pytest.mark.parametrize("shape", dealt([s for s in SHAPES if s[1] > 1], 1, 2), ids=str)
