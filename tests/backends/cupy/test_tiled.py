@@ -160,6 +160,22 @@ def test_no_bit_depends_on_how_many_rows_a_tile_in_shared_memory_has(
     assert all(x == results[0] for x in results)
 
 
+FITTING = [
+    (length, width, dtype)
+    for length in (64, 130, 512, 1024, 1200, 2400)
+    for width in (32, 64, 128)
+    for dtype in (np.dtype(np.float32), np.dtype(np.float64), BF16)
+]
+
+
+@pytest.mark.parametrize(("length", "width", "dtype"), dealt(FITTING, 2, 8), ids=str)
+def test_what_is_made_for_shared_memory_fits_there(length: int, width: int, dtype: Any) -> None:
+    for machine in (target.GPU_ALONE, target.GPU):
+        found = [k for k in tiles((1, 3, length, width, dtype), machine) if k.shared]
+        assert all(map(tiled.in_shared_memory, found))
+        assert found or length * dtype.itemsize > 1000 or (dtype == BF16 and machine.library)
+
+
 def test_sums_over_rows_are_cut_as_for_the_cpu() -> None:
     """They would have other bits."""
     shape = (2, 2, 40, 4)
