@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import product
 from math import prod
 from typing import Any
 
@@ -160,16 +161,17 @@ def test_no_bit_depends_on_how_many_rows_a_tile_in_shared_memory_has(
     assert all(x == results[0] for x in results)
 
 
-FITTING = [
-    (length, width, dtype)
-    for length in (64, 130, 512, 1024, 1200, 2400)
-    for width in (32, 64, 128)
-    for dtype in (np.dtype(np.float32), np.dtype(np.float64), BF16)
-]
+FITTING = list(
+    product(
+        (1024, 2400, 64, 1200, 130, 512), (64, 128, 32),
+        (np.dtype(np.float32), np.dtype(np.float64), BF16),
+    )
+)  # fmt: skip
 
 
-@pytest.mark.parametrize(("length", "width", "dtype"), dealt(FITTING, 2, 8), ids=str)
-def test_what_is_made_for_shared_memory_fits_there(length: int, width: int, dtype: Any) -> None:
+@pytest.mark.parametrize("case", dealt(FITTING, 2, 8), ids=str)
+def test_what_is_made_for_shared_memory_fits_there(case: tuple[int, int, Any]) -> None:
+    length, width, dtype = case
     for machine in (target.GPU_ALONE, target.GPU):
         found = [k for k in tiles((1, 3, length, width, dtype), machine) if k.shared]
         assert all(map(tiled.in_shared_memory, found))
