@@ -17,11 +17,14 @@ class BlockMemory:
     tiles:  that keep all of the machine at work: a tile has fewer rows than there is room for, if
             there would be fewer tiles
     rows:   of a tile, at least and at most; powers of two
+    reread: every tile reads the operands of products again that have no rows of it, such as keys:
+            at most so many bytes for each byte that stays in this memory
     """
 
     bytes: int
     tiles: int
     rows: tuple[int, int]
+    reread: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +65,14 @@ CPU = LoweringTarget(align=ALIGN, cache=3 << 18, tile_rows=16, tiled=1 << 18, re
 # large GPU keeps (50 MB of an H100's). A block of threads can share 99 KB on any GPU that runs our
 # kernels, of which products take up to 18 for a tile of 32 rows. The rest is the CPU's, for its
 # bits.
-SHARED = BlockMemory(bytes=80 << 10, tiles=256, rows=(8, 32))
+SHARED = BlockMemory(bytes=80 << 10, tiles=256, rows=(8, 32), reread=32)
 GPU_ALONE = replace(CPU, align=256, waiting=1 << 26, shared=SHARED)
 # With a library, bits are others, anyway. A product of a million multiplications is about as long
 # as a launch; and where the steps of a tile are launched one by one, tiles are large, for fewer
-# launches of larger products. A tile of only 8 rows in shared memory would have to read keys and
-# values too often to be better than that. None of these numbers was measured.
+# launches of larger products. Tiles of only 8 rows in shared memory, or with much more to multiply
+# than to keep, would read keys and values too often to be better than that. None of these numbers
+# was measured.
 GPU = replace(
-    GPU_ALONE, library=1 << 20, cache=1 << 23, shared=replace(SHARED, rows=(16, SHARED.rows[1]))
+    GPU_ALONE, library=1 << 20, cache=1 << 23, shared=replace(SHARED, rows=(16, 32), reread=8)
 )
 TARGETS = {"cpu": CPU, "gpu": GPU}  # by the names that commands know

@@ -179,8 +179,21 @@ class _Joining:
             rows * self.per_row > memory.bytes or outer * -(-length // rows) < memory.tiles
         ):
             rows //= 2
-        fits = rows * self.per_row <= memory.bytes
+        kept = rows * self.per_row
+        fits = kept <= memory.bytes and self._read_by_every_tile <= memory.reread * kept
         return min(rows, length) if fits else 0
+
+    @property
+    def _read_by_every_tile(self) -> int:
+        """Bytes of operands of products that have no rows of a tile, for one outer index."""
+        rows = 1, self.tile_group.rows[1]
+        return sum(
+            prod(a.size for a in x.axes if a.strides[k] and not a.rows)
+            * x.kernel.params[x.reaches[k].slot].dtype.bytes
+            for x in (part.x for part in self.parts if isinstance(part.x.kernel, Gemm))
+            for k in (0, 1)
+            if not any(a.strides[k] for a in x.axes if a.rows == rows)
+        )
 
     @property
     def _has_half_products(self) -> bool:
