@@ -64,8 +64,13 @@ def check(kernel: TiledKernel) -> None:
 
 
 @pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize("shared", [pytest.param(0, marks=pytest.mark.ci), tiled.SHARED])
 @pytest.mark.parametrize("shape", dealt(SHAPES, 1, 1), ids=str)
-def test_attention_in_tiles_has_the_bits_of_the_cpu(shape: tuple[Any, ...]) -> None:
+def test_attention_in_tiles_has_the_bits_of_the_cpu(
+    shape: tuple[Any, ...], shared: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether what lives between the parts is in shared memory or in the main one."""
+    monkeypatch.setattr(tiled, "SHARED", shared)
     kernels = kernels_of(program_of(*attention(*shape)))
     found = [k for k in dict.fromkeys(kernels) if isinstance(k, TiledKernel)]
     assert found
