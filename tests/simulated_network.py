@@ -12,6 +12,7 @@ import heapq
 import random
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from dataclasses import field
 from functools import partial
@@ -193,6 +194,10 @@ class Simulation:
             return self.happened.popleft()
         self.time = until
         return None
+
+    def settled(self) -> AbstractContextManager[None]:
+        """Servers do something inside of `next` only."""
+        return nullcontext()
 
     def finish(self) -> Ended | None:
         """The dead are started again: the servers' variables are to be looked at."""

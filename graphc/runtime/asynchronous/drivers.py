@@ -13,6 +13,7 @@ ended is the same for all drivers:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -64,6 +65,11 @@ class Driver(Protocol):
 
         None after a short time without either. Lets waiting roles ask again (`on_timer`).
         """
+        ...
+
+    def settled(self) -> AbstractContextManager[None]:
+        """Inside, servers in this process have done what they were sent, and do nothing else: their
+        variables can be read and set."""
         ...
 
     def finish(self) -> Ended | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import field
 from typing import Any, TypeAlias
 
@@ -46,6 +46,7 @@ from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 
 Array: TypeAlias = NDArray[Any]
+Settled: TypeAlias = Callable[[], AbstractContextManager[None]]
 
 
 @dataclass
@@ -101,6 +102,7 @@ class AsynchronousEngine:
         self._debug_nans = debug_nans
         self._workers: dict[str, ProgramWorker] = {}
         self._among = 1  # roles that compute at a time
+        self._settled: Settled = nullcontext  # that of the driver of the run under way
         self._evaluated = -1  # the number of updates of the variables that the evaluator has
         self._blas = limit_blas(self.how.workers)
         self.evaluator = Engine(
@@ -108,7 +110,7 @@ class AsynchronousEngine:
         )
         self.programs = self.evaluator.programs
         self.stores = [store_of(plan, name, backend, debug_nans) for name in server_names(plan)]
-        self.scalars = StoreScalars(self.stores, self._check_valid, self._forget_evaluated)
+        self.scalars = StoreScalars(self.stores, self._readable, self._forget_evaluated)
         forks.watch(self)
 
     @property
@@ -130,7 +132,7 @@ class AsynchronousEngine:
     def load_variables(self, values: Mapping[str, Any], *, partly: bool = False) -> None:
         """Set the variables from global values. Raises G0510 for missing, extra or unfit ones."""
         arrays = check_variables(self.evaluator.first, values, partly=partly)
-        with Uninterrupted():
+        with Uninterrupted(), self._settled():
             for store in self.stores:
                 mine = {k: a for k, a in arrays.items() if k in store.names}
                 store.engine.load_variables(mine, partly=partly)
@@ -143,10 +145,10 @@ class AsynchronousEngine:
 
     def variables(self) -> dict[str, Array]:
         """The global values of all variables. Raises G0505 after a server failed."""
-        self._check_valid()
         values: dict[str, Array] = {}
-        for store in reversed(self.stores):  # the first of several copies counts
-            values |= store.engine.variables()
+        with self._readable():
+            for store in reversed(self.stores):  # the first of several copies counts
+                values |= store.engine.variables()
         return {name: values[name] for name in self.evaluator.first.variable_types}
 
     # -- steps ----------------------------------------------------------------------------------
@@ -201,10 +203,12 @@ class AsynchronousEngine:
             stops = lambda: stop.noted is not None or first_error.error is not None  # noqa: E731
             self._share(self.how.workers)
             driver = self.driver.start(self._roles(source))
+            self._settled = driver.settled
             self.scalars.elsewhere = self.driver.name if self.driver.remote else ""
             try:
                 Conductor(coordinator, driver, self.how.workers, stops).run()
             finally:
+                self._settled = nullcontext
                 self.scalars.elsewhere = ""
                 self._share(1)
                 for store in self.stores:
@@ -307,6 +311,13 @@ class AsynchronousEngine:
                 self._invalid = words or type(error).__name__
             self._close_workers()
             raise
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        """Inside, the variables can be read and set. Raises G0505 after a server failed."""
+        with self._settled():
+            self._check_valid()
+            yield
 
     def _check_valid(self) -> None:
         if self._invalid:

@@ -2,7 +2,8 @@
 
 A server only answers, so it needs no thread: whoever sends to it runs it. That saves waking a
 thread for each message, and an update takes no core from a worker that computes: it is run for a
-worker that waits.
+worker that waits. What the coordinator sends to servers ahead of a worker's next work is run by
+that worker: its gradients are in the cache of its core, and the coordinator is free for others.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from queue import Empty, SimpleQueue
 from typing import TypeAlias
 
@@ -23,7 +24,7 @@ from graphc.support.errors import GraphcError
 POLL = 0.1  # seconds after which the coordinator looks whether it is to stop
 RETRY = 5.0  # seconds after which a role asks again: no message is lost here
 
-Mail: TypeAlias = "SimpleQueue[Message | Ended | None]"
+Mail: TypeAlias = "SimpleQueue[Message | Ended | _Errand | None]"
 
 
 class _PassiveServer:
@@ -36,16 +37,29 @@ class _PassiveServer:
 
     def __init__(self, server: Server, send: Callable[[Letters], None]) -> None:
         self._server, self._send = server, send
-        self._running, self._failed = threading.Lock(), False
+        self.running, self._failed = threading.RLock(), False
 
     def take(self, message: Message) -> None:
         """Run the server with a message, unless it has failed."""
-        with self._running:
+        with self.running:
             if self._failed:
                 return
             self._failed = True
             self._send(self._server.on_message(message))
             self._failed = False
+
+
+class _Errand:
+    """Letters that are delivered once, by whoever comes first; others wait until they are."""
+
+    def __init__(self, letters: Letters, send: Callable[[Letters], None]) -> None:
+        self._letters, self._send = letters, send
+        self._running = threading.RLock()  # as a signal's handler may come here, too
+
+    def run(self) -> None:
+        with self._running:
+            letters, self._letters = self._letters, []
+            self._send(letters)
 
 
 class Threads:
@@ -56,14 +70,16 @@ class Threads:
     def __init__(self, server: Callable[[str], Server], worker: Callable[[str], Worker]) -> None:
         self.server, self.worker = server, worker
         self.boxes: dict[str, Mail] = {COORDINATOR: SimpleQueue()}
-        self.servers: dict[str, _PassiveServer] = {}
+        self.answering: set[str] = set()  # the names of all servers
+        self.servers: dict[str, _PassiveServer] = {}  # those that have not failed
         self.threads: list[threading.Thread] = []
+        self.errands: set[_Errand] = set()  # that are not done
 
     def now(self) -> float:
         return time.monotonic()
 
     def start_server(self, name: str, applied: int) -> None:
-        self.boxes[name] = SimpleQueue()  # of a server that has failed: nobody looks into it
+        self.answering.add(name)
         with self._reporting(name):
             self.servers[name] = _PassiveServer(self.server(name), self.send)
 
@@ -71,12 +87,25 @@ class Threads:
         self._start(name, lambda: self._work(self.worker(name)))
 
     def send(self, letters: Letters) -> None:
+        before: Letters = []  # to servers
         for to, message in letters:
-            if (server := self.servers.get(to)) is None:
-                self.boxes[to].put(message)
+            if to in self.answering:
+                before.append((to, message))
                 continue
-            with self._reporting(to):
-                server.take(message)
+            if before and to != COORDINATOR:
+                self._let_do(to, before)
+                before = []
+            self.boxes[to].put(message)
+        self._deliver(before)
+
+    @contextmanager
+    def settled(self) -> Iterator[None]:
+        for errand in tuple(self.errands):
+            self._do(errand)
+        with ExitStack() as stack:
+            for server in tuple(self.servers.values()):
+                stack.enter_context(server.running)
+            yield
 
     def next(self) -> Message | Ended | None:
         try:
@@ -92,6 +121,24 @@ class Threads:
             box.put(None)
         for thread in self.threads:
             thread.join()
+
+    # -- servers --------------------------------------------------------------------------------
+
+    def _let_do(self, worker: str, letters: Letters) -> None:
+        """Let a worker deliver letters to servers before it reads what else it is sent."""
+        errand = _Errand(letters, self._deliver)
+        self.errands.add(errand)
+        self.boxes[worker].put(errand)
+
+    def _do(self, errand: _Errand) -> None:
+        errand.run()
+        self.errands.discard(errand)
+
+    def _deliver(self, letters: Letters) -> None:
+        for to, message in letters:
+            if (server := self.servers.get(to)) is not None:
+                with self._reporting(to):
+                    server.take(message)
 
     # -- threads --------------------------------------------------------------------------------
 
@@ -125,6 +172,9 @@ class Threads:
                 continue
             if message is None:
                 return
+            if isinstance(message, _Errand):
+                self._do(message)
+                continue
             assert not isinstance(message, Ended)
             self.send(worker.on_message(message))
 

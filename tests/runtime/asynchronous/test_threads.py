@@ -83,6 +83,31 @@ def test_a_run_without_batches_ends_at_once() -> None:
     assert run(3, 1, 0) == []
 
 
+@pytest.mark.parametrize("servers", [1, 3])
+def test_settled_servers_have_applied_the_same_pushes(servers: int) -> None:
+    stores = [_Slow(f"v{i}") for i in range(servers)]
+    told: list[int] = []
+
+    def on_entry(entry: RecordedPush, results: Mapping[str, Any]) -> None:
+        with conductor.driver.settled():
+            assert [store.applied for store in stores] == [told[: len(stores[0].applied)]] * servers
+            seen = [*stores[0].applied]
+            time.sleep(0.001)
+            assert all(store.applied == seen for store in stores), "one is applied meanwhile"
+        told.append(entry.batch)
+
+    coordinator = Coordinator(names([*stores]), 4, lambda i: i < 40, on_entry)
+    conductor = conducted(coordinator, [*stores], hire, 3)
+    conductor.run()
+    assert sorted(told) == list(range(40)) and all(store.applied == told for store in stores)
+
+
+class _Slow(Counter):
+    def apply(self, values: Mapping[str, Any]) -> None:
+        time.sleep(0.002)
+        super().apply(values)
+
+
 class Dying:
     """Computes, and is lost at the given batches, once each."""
 

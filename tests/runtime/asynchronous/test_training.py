@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
@@ -571,3 +571,28 @@ def test_the_python_api_trains_and_replays(tmp_path: Path) -> None:
             last = trainer.fit(batches, **how)
             found.append((last.last_step["loss"], trainer.params_sha256(), trainer.steps))
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+    "strategy", ["parameter_server(3, 1, staleness=2)", "parameter_server(2, 2, staleness=1)"]
+)
+def test_a_callback_reads_the_variables_of_one_moment(strategy: str, tmp_path: Path) -> None:
+    def loss(params: Any, batch: Any) -> Any:
+        return np.mean((np.tanh(batch["x"] @ params["w"]) @ params["v"]) ** 2)
+
+    random = np.random.default_rng(0)
+    weights = {"w": random.normal(size=(8, 600)), "v": random.normal(size=600)}
+    params = {name: x.astype("f4") for name, x in weights.items()}
+    batches = [{"x": random.normal(size=(8, 8)).astype("f4")} for _ in range(40)]
+    file = tmp_path / "run.sched"
+    read = []
+    for how in ({"record": file}, {"replay": file}):
+        with graphc.compile(
+            loss, params, batches[0], optimizer=graphc.optim.adam(0.1), strategy=strategy
+        ) as trainer:
+            read.append([trainer.params_sha256()])
+            trainer.fit(batches, **how, on_step=lambda *_: read[-1].append(trainer.params_sha256()))
+            read[-1].append(trainer.params_sha256())
+    (*found, last), (before, *after, same) = read
+    moments = iter([before, *after])  # `in` goes on where it was
+    assert all(hash in moments for hash, _ in groupby(found)) and last == same == after[-1]
