@@ -73,7 +73,7 @@ class Threads:
         self.answering: set[str] = set()  # the names of all servers
         self.servers: dict[str, _PassiveServer] = {}  # those that have not failed
         self.threads: list[threading.Thread] = []
-        self.errands: set[_Errand] = set()  # that are not done
+        self.errands: dict[_Errand, None] = {}  # that are not done, in their order
 
     def now(self) -> float:
         return time.monotonic()
@@ -100,8 +100,7 @@ class Threads:
 
     @contextmanager
     def settled(self) -> Iterator[None]:
-        for errand in tuple(self.errands):
-            self._do(errand)
+        self._do_all()
         with ExitStack() as stack:
             for server in tuple(self.servers.values()):
                 stack.enter_context(server.running)
@@ -121,18 +120,23 @@ class Threads:
             box.put(None)
         for thread in self.threads:
             thread.join()
+        self._do_all()  # those of a worker that has failed: their pushes are counted
 
     # -- servers --------------------------------------------------------------------------------
 
     def _let_do(self, worker: str, letters: Letters) -> None:
         """Let a worker deliver letters to servers before it reads what else it is sent."""
         errand = _Errand(letters, self._deliver)
-        self.errands.add(errand)
+        self.errands[errand] = None
         self.boxes[worker].put(errand)
+
+    def _do_all(self) -> None:
+        for errand in tuple(self.errands):
+            self._do(errand)
 
     def _do(self, errand: _Errand) -> None:
         errand.run()
-        self.errands.discard(errand)
+        self.errands.pop(errand, None)
 
     def _deliver(self, letters: Letters) -> None:
         for to, message in letters:
