@@ -110,6 +110,51 @@ def _written(x: Any, i: Any, function: Any = None, *rest: Any) -> Any:
     return y
 
 
+def test_traced_bins_may_fall() -> None:
+    for right in (False, True):
+        for bins in (np.arange(4.0), np.arange(4.0)[::-1].copy(), np.array([2.0, 1.0, 1.0, 0.0])):
+            check(lambda x, b, r=right: np.digitize(x, b, r), np.arange(-1.0, 5.0, 0.5), bins)
+        check(lambda x, b, r=right: np.digitize(x, b, r), real(5), np.ones(1))
+
+
+def test_a_number_at_the_end_of_a_difference_decides_the_dtype_of_small_integers() -> None:
+    for dtype in (np.uint8, np.int64, np.float64):
+        x = np.array([[0, 1, 5], [2, 1, 0]]).astype(dtype)
+        check(lambda v: np.diff(v, append=0), x)
+        check(lambda v: np.diff(v, prepend=300, axis=0), x)
+        check(lambda v: np.diff(v, append=np.zeros((2, 1), v.dtype)), x)
+        check(lambda v: np.diff(v, append=0.5), x, rtol=1e-6)
+
+
+def test_tolerances_may_be_lists() -> None:
+    x = real(2, 4)
+    check(lambda v: np.isclose(v, v + 0.1, [0.0, 0.1, 0.2, 0.0], [[0.05], [0.2]]), x)
+    check(lambda v: np.isclose(v, v + 0.1, 0.0, v), x)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: np.tensordot(x, x, ([1, 1], [0, 1])), lambda x: np.tensordot(x, x, ([0, 1], [0, -2])),
+        lambda x: np.var(x, ddof=1, correction=1), lambda x: np.clip(x, 0, 1, max=2),
+        lambda x: np.vsplit(x[0], 3), lambda x: np.diag_indices_from(x[0]),
+        lambda x: np.diag_indices_from(x[:2]), lambda x: np.pad(x, 1.5), lambda x: np.pad(x, "1"),
+        lambda x: np.put_along_axis(x.copy(), np.array([[0, 1]]), 1.0, None),
+    ],
+)  # fmt: skip
+def test_what_numpy_refuses_is_refused(call: Any) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        call(real(3, 3))
+    with pytest.raises(GraphcError) as caught:
+        traced(call, real(3, 3))
+    assert caught.value.code in ("G0206", "G0810")
+
+
+def test_widths_of_padding_that_are_traced_are_refused() -> None:
+    with pytest.raises(GraphcError, match="traced widths"):
+        traced(lambda x, n: np.pad(x, n), real(3), np.array(2))
+
+
 # -- numbers beside arrays ------------------------------------------------------------------------
 
 BESIDE_A_NUMBER = [

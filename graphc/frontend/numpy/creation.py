@@ -208,6 +208,9 @@ traces("triu_indices_from")(_corner(np.triu_indices))
 def diag_indices_from(f: Builder, arr: Any) -> Any:
     """constant indices"""
     x = value(f, arr)
+    require(
+        x.rank >= 2 and len(set(x.shape)) == 1, "np.diag_indices_from: unequal dims", code="G0810"
+    )
     return np.diag_indices(x.shape[0], x.rank)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from graphc.frontend.numpy.handlers import traces, traces_ufunc
 from graphc.frontend.numpy.session import plain_shape
-from graphc.frontend.operands import as_int, as_values, operands, value
+from graphc.frontend.operands import as_int, as_values, operand, operands, value
 from graphc.frontend.run_time_length import is_count
 from graphc.ir.builder import Builder, Operand, Value
 from graphc.ir.op import require
@@ -233,12 +233,13 @@ def isposinf(f: Builder, x: Any) -> Value:
 
 @traces("isclose")
 def isclose(
-    f: Builder, a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+    f: Builder, a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False
 ) -> Value:
     """|a - b| <= atol + rtol |b|, or equal"""
     x, y = f.match(*(f.lift(v) for v in operands(f, a, b)))
     x, y = floats(f, x), floats(f, y)
-    near = f.and_(f.le(f.abs(x - y), atol + rtol * f.abs(y)), f.is_finite(y))
+    room = operand(f, atol) + operand(f, rtol) * f.abs(y)
+    near = f.and_(f.le(f.abs(x - y), room), f.is_finite(y))
     near = f.or_(near, f.eq(x, y))
     return f.or_(near, f.and_(f.isnan(x), f.isnan(y))) if equal_nan else near
 

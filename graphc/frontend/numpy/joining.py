@@ -216,6 +216,7 @@ def hsplit(f: Builder, ary: Any, indices_or_sections: Any) -> list[Value]:
 @traces("vsplit", view=True)
 def vsplit(f: Builder, ary: Any, indices_or_sections: Any) -> list[Value]:
     """`split` of the first dim"""
+    require(value(f, ary).rank >= 2, "np.vsplit of an array of fewer than 2 dims", code="G0810")
     return _cut(f, ary, _listed(indices_or_sections), 0, True)
 
 

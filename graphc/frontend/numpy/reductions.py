@@ -155,6 +155,7 @@ def _spread(name: str) -> Any:
         f: Builder, a: Any, axis: Any = None, dtype: Any = None, ddof: Any = 0,
         keepdims: bool = False, *, mean: Any = None, correction: Any = None,
     ) -> Value:  # fmt: skip
+        require(correction is None or not ddof, "ddof and correction, both", code="G0810")
         less = ddof if correction is None else correction
         y: Value = getattr(f, name)(typed(f, a, dtype), as_axis(axis), bool(keepdims), less)
         return y
@@ -308,7 +309,11 @@ def diff(
 
 
 def _end(f: Builder, v: Any, like: Value, axis: int) -> Value:
-    x = f.lift(operands(f, like, v)[1], like.dtype)
+    given = operands(f, like, v)[1]
+    # NumPy makes an array of a number: beside smaller integers, it decides the dtype.
+    small, kind = like.dtype.bytes == 1, like.dtype.kind
+    own = (small and type(given) is int) or (kind != "f" and type(given) is float)
+    x = f.lift(given, None if own else like.dtype)
     if x.rank:
         return x
     dim = dim_of("diff", axis, like.rank)

@@ -10,6 +10,7 @@ import numpy as np
 
 from graphc.frontend.numpy.elementwise import signbit
 from graphc.frontend.numpy.handlers import traces, traces_ufunc
+from graphc.frontend.numpy.session import plain_shape
 from graphc.frontend.operands import as_values, common, operand, operands, value
 from graphc.ir.builder import Builder, Operand, Scalar, Value
 from graphc.ir.op import require
@@ -125,6 +126,8 @@ def choose_of(f: Builder, a: Any, *choices: Any, mode: str = "raise") -> Value:
 @traces("clip", methods=("clip",))
 def clip(f: Builder, a: Any, a_min: Any = None, a_max: Any = None, **named: Any) -> Value:
     """`clip`"""
+    twice = any(n in named and v is not None for n, v in (("min", a_min), ("max", a_max)))
+    require(not twice, "np.clip: a_min and min, or a_max and max", code="G0810")
     low, high = named.pop("min", a_min), named.pop("max", a_max)
     require(not named, f"np.clip: {', '.join(named)} can't be traced", code="G0810")
     x = value(f, a)
@@ -201,13 +204,21 @@ def _above_all(f: Builder, table: Value, wanted: Value, side: str) -> Value:
 
 @traces("digitize")
 def digitize(f: Builder, x: Any, bins: Any, right: bool = False) -> Value:
-    """the number of the bin of each entry; traced bins rise"""
+    """the number of the bin of each entry, of bins that rise or fall"""
     side = "left" if right else "right"
     if not isinstance(bins, Value):
         known = np.asarray(bins)
         if known.size > 1 and (np.diff(known) <= 0).all() and known[0] > known[-1]:
             return known.size - searchsorted(f, known[::-1].copy(), x, side=side)
-    return searchsorted(f, bins, x, side=side)
+        return searchsorted(f, bins, x, side=side)
+    n = bins.shape[0] if bins.rank == 1 else 0
+    if n < 2:
+        return searchsorted(f, bins, x, side=side)
+    plain_shape(bins)
+    first, last = (f.slice(bins, dim=0, start=i, stop=i + 1) for i in (0, n - 1))
+    fall = f.reshape(f.gt(first, last), ())
+    found = searchsorted(f, f.where(fall, f.flip(bins, 0), bins), x, side=side)
+    return f.where(fall, n - found, found)
 
 
 @traces("isin")

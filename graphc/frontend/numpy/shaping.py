@@ -219,7 +219,8 @@ def pad(
 ) -> Value:  # fmt: skip
     """`pad` with a constant; edge, reflect, symmetric and wrap look entries up"""
     x = value(f, array)
-    pairs = [(int(a), int(b)) for a, b in np.broadcast_to(_widths(pad_width, x.rank), (x.rank, 2))]
+    widths = _widths(pad_width, x.rank)
+    pairs = [(int(a), int(b)) for a, b in np.broadcast_to(widths, (x.rank, 2))]
     if mode == "constant":
         return _pad_constant(f, x, pairs, constant_values)
     require(mode in _INDEXED, f"np.pad: mode='{mode}' is not supported", code="G0810")
@@ -238,7 +239,10 @@ def _widths(pad_width: Any, rank: int) -> Any:
         for axis, pair in pad_width.items():
             rows[axis] = pair
         return rows
-    return array_of(pad_width)
+    require(not isinstance(pad_width, Value), "np.pad: traced widths", code="G0810")
+    widths = array_of(pad_width)
+    require(widths.dtype.kind in "iu", f"np.pad: widths of {widths.dtype}", code="G0810")
+    return widths
 
 
 def _pad_constant(f: Builder, x: Value, pairs: list[tuple[int, int]], fill: Any) -> Value:

@@ -140,6 +140,8 @@ def put_along_axis(f: Builder, arr: Any, indices: Any, values: Any, axis: Any) -
     """x with the entries that `take_along_axis` looks up replaced"""
     x = value(f, arr)
     if axis is None:
+        ranks = np.ndim(indices) if not isinstance(indices, Value) else indices.rank
+        require(ranks == 1, "np.put_along_axis: axis=None takes indices of one dim", code="G0810")
         return put(f, x, indices, values)
     dim = dim_of("put_along_axis", as_int(axis, "axis"), x.rank)
     n = x.shape[dim]

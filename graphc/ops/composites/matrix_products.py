@@ -195,6 +195,8 @@ def tensordot(
     require(len(axes[0]) == len(axes[1]), f"tensordot: axes {axes} do not pair up", code="G0206")
     pairs = zip(*axes, strict=True)
     over = [(dim_of("tensordot", i, x.rank), dim_of("tensordot", j, y.rank)) for i, j in pairs]
+    once = all(len(set(dims)) == len(over) for dims in zip(*over, strict=True))
+    require(once, f"tensordot: axes {axes} name a dim twice", code="G0206")
     left, right = ascii_letters[: x.rank], list(ascii_letters[x.rank : x.rank + y.rank])
     for i, j in over:
         right[j] = left[i]
