@@ -126,6 +126,15 @@ def test_a_number_at_the_end_of_a_difference_decides_the_dtype_of_small_integers
         check(lambda v: np.diff(v, append=0.5), x, rtol=1e-6)
 
 
+def test_a_variance_about_a_given_mean_is_about_that_one() -> None:
+    x, m = real(3, 4), real(3, 1, seed=2)
+    for function in (np.var, np.std):
+        check(lambda x, m, f=function: f(x, 1, mean=m), x, m)
+        check(lambda x, m, f=function: f(x, axis=1, mean=m, ddof=2, keepdims=True), x, m)
+        check(lambda x, f=function: f(x, mean=0.25), x)
+        check(lambda x, f=function: f(x, mean=np.mean(x, keepdims=True), correction=1), x)
+
+
 def test_tolerances_may_be_lists() -> None:
     x = real(2, 4)
     check(lambda v: np.isclose(v, v + 0.1, [0.0, 0.1, 0.2, 0.0], [[0.05], [0.2]]), x)

@@ -156,12 +156,23 @@ def _spread(name: str) -> Any:
         keepdims: bool = False, *, mean: Any = None, correction: Any = None,
     ) -> Value:  # fmt: skip
         require(correction is None or not ddof, "ddof and correction, both", code="G0810")
-        less = ddof if correction is None else correction
-        y: Value = getattr(f, name)(typed(f, a, dtype), as_axis(axis), bool(keepdims), less)
-        return y
+        less, x = ddof if correction is None else correction, typed(f, a, dtype)
+        if mean is None:
+            y: Value = getattr(f, name)(x, as_axis(axis), bool(keepdims), less)
+            return y
+        y = _variance_about(f, floats(f, x), mean, as_axis(axis), bool(keepdims), less)
+        return f.sqrt(y) if name == "std" else y
 
     call.__doc__ = f"`{name}`, over the run-time count less ddof"
     return call
+
+
+def _variance_about(f: Builder, x: Value, mean: Any, axis: Any, keepdims: bool, ddof: Any) -> Value:
+    """The mean square of the distances from a given number, or from one for each line."""
+    away = f.sub(*operands(f, x, mean))
+    require(away.shape == x.shape, f"mean= of another shape than {x.shape}", code="G0810")
+    number = count(f, x.type, dims_of("var", axis, x.rank), x)
+    return f.sum(f.square(away), axis, keepdims) / f.maximum(number - ddof, 0)
 
 
 traces("var", methods=("var",))(_spread("var"))
