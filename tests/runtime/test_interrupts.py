@@ -74,7 +74,7 @@ class TwoProcesses(Alone):
     def __init__(self) -> None:
         super().__init__(count=2)
 
-    def largest(self, number: int, size: int = 0) -> int:
+    def largest(self, number: int) -> int:
         return max(number, self.other)
 
 

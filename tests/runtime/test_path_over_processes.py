@@ -241,4 +241,26 @@ def test_batches_of_different_sizes_are_an_error_in_all(prepared, fit):
             )
 
     text = "the batch of process 1 has another size than that of process 0: 16, not 11"
-    assert in_processes(2, work) == [("G0567", text, fit, 9 - fit, True)] * 2
+    assert in_processes(2, work) == [("G0567", text, True, 8, True)] * 2
+
+
+@pytest.mark.parametrize(
+    ("call", "where"),
+    [
+        (lambda t: t.evaluate([batch(3)]), "evaluate"),
+        (lambda t: t.load(t.variables()), "an exchange of values"),
+        (lambda t: t.engine.stopping.agree(), "the end of a step or of fit"),
+    ],
+)
+def test_a_process_that_makes_another_call_than_the_others_is_told(call, where):
+    """Else they would wait for each other for ever, or take what was meant for something else."""
+
+    def work(transport, process):
+        with Trainer(plan("mirrored(2)"), transport=transport) as trainer:
+            losses = [trainer.step(batch(k))["loss"] for k in range(3)]
+            with pytest.raises(GraphcError) as error:
+                call(trainer) if process else trainer.step(batch(3))
+            return error.value.code, error.value.message, len(losses)
+
+    text = f"process 0 is at train, and process 1 at {where}"
+    assert in_processes(2, work) == [("G0567", text, 3)] * 2

@@ -108,9 +108,11 @@ class Threads:
 
     def next(self) -> Message | Ended | None:
         try:
-            return self.boxes[COORDINATOR].get(timeout=POLL)
+            message = self.boxes[COORDINATOR].get(timeout=POLL)
         except Empty:
             return None
+        assert not isinstance(message, _Errand)  # these are for workers
+        return message
 
     def finish(self) -> None:
         """The servers' variables are at home already."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NoReturn, Self
 
-from graphc.runtime.transports.processes import BatchesDiffer, Processes
+from graphc.runtime.transports.processes import Processes
 from graphc.runtime.transports.transport import EndAgreed
 
 
@@ -66,14 +66,10 @@ class Stopping:
     Of one process nothing is done. processes: those of the job
 
     end_wanted: whether this process wants the training to end: all of them then raise EndWanted
-    size: of the batch of the step that begins, if it is known: all must have the same one (G0567).
-    differ: is called with the error where that turns out behind the step
     """
 
-    def __init__(
-        self, processes: Processes, differ: Callable[[BaseException], None] = lambda error: None
-    ) -> None:
-        self._processes, self._depth, self.size, self._differ = processes, 0, 0, differ
+    def __init__(self, processes: Processes) -> None:
+        self._processes, self._depth = processes, 0
         self._noted: type[KeyboardInterrupt] | None = None
         self.end_wanted = False
         self._before: dict[int, Any] = {}
@@ -98,16 +94,15 @@ class Stopping:
     def agree(self) -> None:
         """Raise the signal that any of the processes has noted. All processes call it."""
         if self._processes.count > 1:
-            size, self.size = self.size, 0
-            self._raise(self._processes.largest(self._mine, size))
+            self._raise(self._processes.largest(self._mine))
 
-    def ask(self) -> None:
+    def ask(self, call: str = "", size: int = 0) -> None:
         """Begin to agree, as `agree` does at once: the answer is there before the step writes
         anything, so that nobody waits for it. Until `heard`, ranks that meet raise EndAgreed if it
-        is to end."""
+        is to end, and CallsDiffer if processes have begun something else, or with batches of other
+        sizes; see `Processes.ask`. In the outermost context only that is found out."""
         if self._processes.count > 1:
-            size, self.size = self.size, 0
-            self._processes.ask(self._mine, size)
+            self._processes.ask(self._mine if self._depth > 1 else 0, call, size)
 
     def heard(self) -> None:
         """Raise the signal that any of the processes had noted when they asked."""
@@ -133,12 +128,11 @@ class Stopping:
         try:
             if kind is None:
                 self.agree()
-        except BatchesDiffer as error:
-            self._differ(error)
-            raise
+            elif kind is EndAgreed:
+                self.heard()
         finally:
             _put_back(self._before)
-            self._before, self.size = {}, 0
+            self._before = {}
 
 
 def _replaced(handler: Any) -> dict[int, Any]:

@@ -45,7 +45,7 @@ from graphc.runtime.synchronous.shards import (
 )
 from graphc.runtime.synchronous.supplies import SHORT, full_counts, supply_of
 from graphc.runtime.transports import forks
-from graphc.runtime.transports.processes import BatchesDiffer
+from graphc.runtime.transports.processes import CallsDiffer
 from graphc.runtime.transports.transport import Communicator, EndAgreed, Transport
 from graphc.support import config
 from graphc.support.errors import GraphcError, InternalError
@@ -89,7 +89,7 @@ class Engine:
         groups = self.mesh.groups if transport.processes().count > 1 else ()
         self._session = transport.open(self.mesh.devices, deadline=deadline, groups=groups)
         self.processes = self._session.processes
-        self.stopping = Stopping(self.processes, self.fail)
+        self.stopping = Stopping(self.processes)
         self._blas: BlasLimit | None = None
         try:
             (on_host, *_) = self._on_devices(lambda comm: comm.on_host)
@@ -209,8 +209,9 @@ class Engine:
         again = kept(batch) if self.debug_nans else lambda: batch
         find = partial(supply_of, self.programs, self.mesh, chosen, poison=poison)
         name, supply = find(again())
-        self.stopping.size = size_of(full_counts(self.programs, chosen), supply)
         with self._signals():
+            if self.processes.count > 1:
+                self.stopping.ask(chosen, size_of(full_counts(self.programs, chosen), supply))
             self._prepare(name)
             saved = self._saved_variables() if self.debug_nans else None
             outputs = self._run(name, supply)
@@ -222,9 +223,6 @@ class Engine:
         return {k: valid_part(self.programs[name], k, x, supply) for k, x in outputs.items()}
 
     def _signals(self) -> Uninterrupted | Stopping:
-        """What handles signals. Processes begin to agree whether they end before they write."""
-        if self.stopping.inside:
-            self.stopping.ask()
         return Uninterrupted() if self.processes.count == 1 else self.stopping
 
     def _prepare(self, name: str) -> None:
@@ -291,7 +289,7 @@ class Engine:
             if isinstance(error, InternalError) and error.help is None:
                 with_replay(error, self.programs[name])
             begun = any(device.committing for device in tuple(self._devices.values()))
-            if begun and not isinstance(error, EndAgreed | BatchesDiffer):  # all agree, and end
+            if begun and not isinstance(error, EndAgreed | CallsDiffer):  # all agree, and end
                 self.fail(error)
             raise
 

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from graphc.runtime.backends.backend import Device, PreparedStep, PreparingSteps
 from graphc.runtime.data.supply import Supply, size_of
 from graphc.runtime.machine.interrupts import Stopping
+from graphc.runtime.synchronous.supplies import SHORT
 
 Run: TypeAlias = Callable[[PreparedStep], dict[str, Any]]
 
@@ -27,9 +28,10 @@ class PathOverProcesses:
 
     def __init__(
         self, prepared: PreparedStep, run: Run, turn: threading.Lock, stopping: Stopping,
-        full: Mapping[str, int],
+        name: str, full: Mapping[str, int],
     ) -> None:  # fmt: skip
         self.open, self.done, self._full = True, 0, full
+        self._name = name
         self._last: tuple[Supply | None, int] = None, 0
         self._prepared, self._run, self._turn, self._stopping = prepared, run, turn, stopping
 
@@ -40,10 +42,8 @@ class PathOverProcesses:
         with self._turn:  # no signal is raised between its being taken and the block
             if not self.open or not self._prepared.takes(batch):
                 return None
-            self._stopping.size = self._size()
-            if self._stopping.inside:
-                self._stopping.ask()
             with self._stopping:
+                self._stopping.ask(self._name, self._size())
                 outputs = self._run(self._prepared)
                 self.done += 1
             return outputs
@@ -70,4 +70,8 @@ def path_over_processes(
     if more or not isinstance(device, PreparingSteps):
         return None
     prepared = device.prepared(program, names)
-    return None if prepared is None else PathOverProcesses(prepared, run, turn, stopping, full)
+    return (
+        None
+        if prepared is None
+        else PathOverProcesses(prepared, run, turn, stopping, program.removesuffix(SHORT), full)
+    )

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
+import zlib
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from graphc.runtime.transports.bridge import Array, Bridge, Channel, ProcessFailed
-from graphc.runtime.transports.processes import BatchesDiffer, differing
+from graphc.runtime.transports.processes import CallsDiffer
 from graphc.runtime.transports.watched import Watched, in_words
 
 
@@ -22,34 +24,40 @@ class JobProcesses:
         self._mutex = threading.Lock()
         self._asked: Question | None = None  # the last one
         self._answer = 0
-        self._differ: BatchesDiffer | None = None  # what the last question found out
+        self._differ: CallsDiffer | None = None  # what the last question found out
 
     @property
     def hosts(self) -> int:
         return self._bridge.hosts
 
     def all_gather(self, data: bytes, patience: float | None = None) -> list[bytes]:
-        lengths = self._exchange(np.array([len(data)], np.int64), [1] * self.count, patience)
-        each = [int(n[0]) for n in lengths]
+        each = self._told(len(data), "an exchange of values", patience)
         received = self._exchange(np.frombuffer(data, np.uint8), each, patience)
         return [x.tobytes() for x in received]
 
     def broadcast(self, data: bytes) -> bytes:
         return self.all_gather(data if self.index == 0 else b"")[0]
 
-    def largest(self, number: int, size: int = 0) -> int:
-        every = self._exchange(np.array([number, size], np.int64), [2] * self.count, None)
-        if (error := differing([int(x[1]) for x in every])) is not None:
-            raise error
-        return max(int(x[0]) for x in every)
+    def largest(self, number: int) -> int:
+        return max(self._told(number, "the end of a step or of fit"))
 
-    def ask(self, number: int, size: int = 0) -> None:
+    def _told(self, number: int, call: str, patience: float | None = None) -> list[int]:
+        """The numbers of all processes."""
+        own = np.array([number, number_of(call), 0], np.int64)
+        words = np.array(self._exchange(own, [WORDS] * self.count, patience))
+        if (error := differing(words)) is not None:
+            self._bridge.fail(in_words(error))  # another one may wait for what this one will not do
+            raise error
+        numbers: list[int] = words[:, 0].tolist()
+        return numbers
+
+    def ask(self, number: int, call: str = "", size: int = 0) -> None:
         with self._mutex:
             if self._bridge.failed:
                 self._bridge.renew()
             if self._asked is None or self._asked.channel is not self._channel:
                 self._asked = Question(self._channel, self._bridge)
-            self._asked.ask(number, size)
+            self._asked.ask(number, call, size)
             self._answer, self._differ = 0, None
 
     def answer(self, take: bool = False) -> int:
@@ -58,7 +66,7 @@ class JobProcesses:
             # Nobody answers what was asked before a failure.
             if asked is not None and asked.open and asked.channel is self._channel:
                 self._answer = asked.answer()
-                self._differ = differing(asked.sizes)
+                self._differ = differing(asked.words)
             if self._differ is not None:  # each thread that asks is told
                 raise self._differ
             found = self._answer
@@ -90,33 +98,66 @@ class JobProcesses:
 
 
 class Question:
-    """A number, and the size of the batch, that the processes tell each other again and again: the
-    memory for them stays.
+    """A number, and what they begin, that the processes tell each other again and again: the memory
+    for it stays.
 
-    open: whether it was asked, and not answered yet; sizes: of all processes
+    open: whether it was asked, and not answered yet; words: of all processes
     """
 
     def __init__(self, channel: Channel, bridge: Bridge) -> None:
         self.channel, self._bridge, self.open = channel, bridge, False
-        self._numbers = np.zeros((bridge.count, 2), np.int64)
-        every = [*self._numbers]
+        self.words = np.zeros((bridge.count, WORDS), np.int64)
+        every = [*self.words]
         self._own = every[bridge.index]
         self._prepared = channel.prepared(*_to_others(bridge.index, self._own, every))
 
-    def ask(self, number: int, size: int) -> None:
-        """Begin to tell the others this process's number and size."""
+    def ask(self, number: int, call: str, size: int) -> None:
+        """Begin to tell the others this process's number, and what it begins."""
         if self.open:  # nobody wanted to know
             self.answer()
-        self._own[:] = number, size
+        self._own[:] = number, number_of(call), size
         self._request, self.open = Watched(self._prepared.start(), self._bridge), True
 
     def answer(self) -> int:
         """The largest of all numbers."""
         self._request.wait()
         self.open = False
-        numbers, self.sizes = self._numbers.T.tolist()
-        largest: int = max(numbers)
-        return largest
+        return int(self.words[:, 0].max())
+
+
+# -- what the processes begin ---------------------------------------------------------------------
+
+WORDS = 3  # that a process tells: a number, the call that it begins, the size of its batch
+_CALLS: dict[int, str] = {}  # those that this process has begun
+
+
+@lru_cache
+def number_of(call: str) -> int:
+    """The number of a call, which is the same in all processes."""
+    number = zlib.crc32(call.encode())
+    _CALLS[number] = call
+    return number
+
+
+def differing(words: Array) -> CallsDiffer | None:
+    """The error of processes that do not begin the same; all of them find it."""
+    if (words[:, 1:] == words[0, 1:]).all():
+        return None
+    calls, sizes = words[:, 1].tolist(), words[:, 2].tolist()
+    for process, call in enumerate(calls):
+        if call != calls[0]:
+            first, other = (_CALLS.get(x, "another call") for x in (calls[0], call))
+            text = f"process 0 is at {first}, and process {process} at {other}"
+            help = "let all processes make the same calls (step, evaluate, save, ...) in one order"
+            return CallsDiffer("G0567", text, help=help)
+    known = [(process, size) for process, size in enumerate(sizes) if size]
+    for process, size in known[1:]:
+        first, expected = known[0]
+        if size != expected:
+            text = f"the batch of process {process} has another size than that of process {first}"
+            help = "give all processes the whole batch: each uses the part of its own devices"
+            return CallsDiffer("G0567", f"{text}: {size}, not {expected}", help=help)
+    return None
 
 
 def _to_others(me: int, own: Array, every: list[Array]) -> tuple[list[Any], list[Any]]:

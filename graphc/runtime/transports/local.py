@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import numpy as np
 
 from graphc.runtime.transports.exchange import Array, Scratch
-from graphc.runtime.transports.processes import ALONE, BatchesDiffer, Processes
+from graphc.runtime.transports.processes import ALONE, CallsDiffer, Processes
 from graphc.runtime.transports.rendezvous import Meeting, Room, shut_gate
 from graphc.runtime.transports.transport import (
     CollectiveCall,
@@ -100,7 +100,7 @@ class LocalCommunicator(Communicator):
         try:
             if not self._wanted():
                 return
-        except BatchesDiffer as error:
+        except CallsDiffer as error:
             end = error
         if known:  # what one rank has begun by now, all are to begin
             self.barrier(every)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from graphc.support.dataclass import dataclass
@@ -12,8 +12,8 @@ from graphc.support.errors import GraphcError
 T = TypeVar("T")
 
 
-class BatchesDiffer(GraphcError):
-    """The processes make a step with batches of different sizes."""
+class CallsDiffer(GraphcError):
+    """The processes make different calls, or a step with batches of different sizes."""
 
 
 class Processes(Protocol):
@@ -41,20 +41,22 @@ class Processes(Protocol):
         """What process 0 passed."""
         ...
 
-    def largest(self, number: int, size: int = 0) -> int:
-        """The largest of the numbers that the processes passed, below 2**63.
-
-        size: that of the batch of this process, where it is known; raises G0567 if sizes differ
-        """
+    def largest(self, number: int) -> int:
+        """The largest of the numbers that the processes passed, below 2**63."""
         ...
 
-    def ask(self, number: int, size: int = 0) -> None:
-        """Begin to tell the others a number, and to hear theirs, below 2**63; see `largest`."""
+    def ask(self, number: int, call: str = "", size: int = 0) -> None:
+        """Begin to tell the others a number, and to hear theirs, below 2**63.
+
+        call: what this process begins; size: that of its batch, where it is known. All are to pass
+        the same ones; see `answer`
+        """
         ...
 
     def answer(self, take: bool = False) -> int:
         """The largest of the numbers that were passed to the last `ask`; 0 if there was none. Any
-        thread may call it. take: it is 0 from now on. Raises G0567 if sizes differ"""
+        thread may call it. take: it is 0 from now on. Raises CallsDiffer (G0567), in all processes,
+        if these have begun different calls."""
         ...
 
     def fail(self, error: BaseException) -> None:
@@ -80,10 +82,10 @@ class Alone:
     def broadcast(self, data: bytes) -> bytes:
         return data
 
-    def largest(self, number: int, size: int = 0) -> int:
+    def largest(self, number: int) -> int:
         return number
 
-    def ask(self, number: int, size: int = 0) -> None:
+    def ask(self, number: int, call: str = "", size: int = 0) -> None:
         """Nobody else is there to be asked."""
 
     def answer(self, take: bool = False) -> int:
@@ -97,20 +99,6 @@ class Alone:
 
 
 ALONE = Alone()
-
-
-def differing(sizes: Sequence[int]) -> BatchesDiffer | None:
-    """The error of batches that differ in size, which all processes raise; 0: it is not known."""
-    if len({*sizes}) == 1:
-        return None
-    known = [(process, size) for process, size in enumerate(sizes) if size]
-    first, expected = known[0]
-    for process, size in known[1:]:
-        if size != expected:
-            text = f"the batch of process {process} has another size than that of process {first}"
-            help = "give all processes the whole batch: each uses the part of its own devices"
-            return BatchesDiffer("G0567", f"{text}: {size}, not {expected}", help=help)
-    return None
 
 
 def in_every_process(processes: Processes, act: Callable[[], T]) -> T:
