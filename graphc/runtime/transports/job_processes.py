@@ -141,13 +141,14 @@ def number_of(call: str) -> int:
 
 def differing(words: Array) -> CallsDiffer | None:
     """The error of processes that do not begin the same; all of them find it."""
-    if (words[:, 1:] == words[0, 1:]).all():
+    numbers: list[list[int]] = words.tolist()  # a few: lists are faster
+    if all(x[1:] == numbers[0][1:] for x in numbers):
         return None
-    calls, sizes = words[:, 1].tolist(), words[:, 2].tolist()
+    calls, sizes = [x[1] for x in numbers], [x[2] for x in numbers]
     for process, call in enumerate(calls):
         if call != calls[0]:
-            first, other = (_CALLS.get(x, "another call") for x in (calls[0], call))
-            text = f"process 0 is at {first}, and process {process} at {other}"
+            here, there = (_CALLS.get(x, "another call") for x in (calls[0], call))
+            text = f"process 0 is at {here}, and process {process} at {there}"
             help = "let all processes make the same calls (step, evaluate, save, ...) in one order"
             return CallsDiffer("G0567", text, help=help)
     known = [(process, size) for process, size in enumerate(sizes) if size]
