@@ -81,14 +81,20 @@ def _points(group: str) -> list[EntryPoint]:
     return _points_on(group, tuple(sys.path))
 
 
+@lru_cache(maxsize=16)
+def _all_points(path: tuple[str, ...]) -> Any:  # with `select`, in every version of Python
+    """What all that is installed provides. Every training asks, for several groups, and to look at
+    the metadata takes milliseconds: kept until the path of imports changes."""
+    return entry_points()
+
+
 @lru_cache(maxsize=64)
 def _points_on(group: str, path: tuple[str, ...]) -> list[EntryPoint]:
-    """The entry points of a group. Every training asks, and to look at the metadata of all that is
-    installed takes milliseconds: kept until the path of imports changes."""
+    """The entry points of a group."""
     # The same distribution can be found twice, by its source folder and its installed metadata. To
     # tell a distribution, its metadata has to be read: only where there are two points of a name.
     points = list[EntryPoint]()
-    for _, named in groupby(sorted(entry_points(group=group), key=_name), key=_name):
+    for _, named in groupby(sorted(_all_points(path).select(group=group), key=_name), key=_name):
         same = list(named)
         if len(same) > 1:
             seen = {(p.value, _distribution(p)): p for p in same}
@@ -117,6 +123,7 @@ def _load(group: str, name: str) -> Any:
     kind = group.removeprefix("graphc.").removesuffix("s")
     points = [p for p in _points(group) if p.name == name]
     if not points:  # or installed since the process began
+        _all_points.cache_clear()
         _points_on.cache_clear()
         points = [p for p in _points(group) if p.name == name]
     if not points:
