@@ -2,8 +2,8 @@
 
 For each class, the standard library writes the text of up to seven methods and compiles each by
 itself, which takes about 0.45 ms; half a thousand classes are made before a small first step ends.
-Here `__init__`, `==` and the hash are compiled once for all classes with fields of the same kinds,
-`==` and the hash when they are first called, and the other methods are ordinary functions.
+Here, classes with fields of the same kinds share what is compiled: `__init__` at once, `==` and the
+hash when they are first called. The other methods are ordinary functions.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, FrozenInstanceError, field
 from functools import cache
+from itertools import pairwise
 from reprlib import recursive_repr
 from types import CodeType, FunctionType, MemberDescriptorType
 from typing import TYPE_CHECKING, Any
@@ -83,7 +84,7 @@ _SPECIAL = re.compile("ClassVar|InitVar|KW_ONLY")  # annotations that are no fie
 
 def _fields(cls: Any) -> tuple[Field[Any], ...] | None:
     """The fields of a class, which it notes as the standard library does; None where only that
-    knows what to do. It looks three times at the text of each annotation."""
+    knows what to do. It matches the text of each annotation three times to tell what it means."""
     if not cls.__doc__ or any(isinstance(x, MemberDescriptorType) for x in vars(cls).values()):
         return None
     found: dict[str, Any] = {}
@@ -150,6 +151,9 @@ def _init(
         names[f"_make{places[f.name]}"] = f.default_factory
     text = f"def __init__({', '.join(['self', *parameters])}):\n " + "\n ".join(lines or ["pass"])
     method = _named("__init__", text, tuple(f.name for f in fields), names)
+    for before, f in pairwise(first):
+        if _is_optional(before) and not _is_optional(f):
+            raise TypeError(f"non-default argument {f.name!r} follows default argument")
     method.__defaults__ = tuple(_value(f) for f in first if _is_optional(f)) or None
     method.__kwdefaults__ = {f.name: _value(f) for f in last if _is_optional(f)} or None
     method.__annotations__ = {f.name: f.type for f in given} | {"return": None}
@@ -228,8 +232,8 @@ def _when_called(cls: type, name: str, text: str, names: Sequence[str]) -> Calla
 def _named(name: str, text: str, fields: tuple[str, ...], names: dict[str, Any]) -> FunctionType:
     """The function of a text that calls the fields _0, _1 and so on. names: what else it reads
 
-    Classes with fields of the same kinds have the same text. It is compiled once, which takes 20
-    times as long as to put other names into what was compiled.
+    Classes with fields of the same kinds have the same text. It is compiled once: for four fields,
+    that takes 18 times as long as to put other names into what was compiled.
     """
     code = _code(text)
     real = {f"_{i}": field for i, field in enumerate(fields)}

@@ -132,6 +132,34 @@ def test_a_class_is_what_the_standard_library_makes(options: dict[str, bool]) ->
         assert text(facts(dataclass(**options)(ours))) == text(want)
 
 
+class Shared:
+    """A default that all records would change."""
+
+    values: list[int] = []
+
+
+class Behind:
+    """A field that must be given behind one that need not."""
+
+    first: int = 1
+    second: int
+
+
+@pytest.mark.parametrize(
+    "error, match, body",
+    [
+        (ValueError, "mutable default", Shared),
+        (TypeError, "non-default argument 'second' follows default argument", Behind),
+    ],
+)
+def test_what_the_standard_library_refuses_is_refused(
+    error: type[Exception], match: str, body: type
+) -> None:
+    for made in (dataclasses.dataclass, dataclass):
+        with pytest.raises(error, match=match):
+            made(type("Body", (), dict(vars(body))))
+
+
 @dataclass(frozen=True, slots=True)
 class Kept:
     """One that pickle can find."""
