@@ -71,7 +71,7 @@ def test_a_part_of_a_table_takes_its_own_rows() -> None:
 @pytest.mark.parametrize("index", [-1, 4])
 def test_an_index_outside_the_table_is_an_error(index: int) -> None:
     ids = np.array([index], np.int32)
-    with pytest.raises(GraphcError, match=f"index {index} is out of range for a dim of 4"):
+    with pytest.raises(GraphcError, match=f"index {index}.* is out of range for a dim of 4"):
         RowSum(4).run(ids, np.ones((1, 2), np.float32))
 
 

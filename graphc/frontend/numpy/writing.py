@@ -150,7 +150,7 @@ def put_along_axis(f: Builder, arr: Any, indices: Any, values: Any, axis: Any) -
     if x.type.extent(dim) is not None:
         plain_shape(x)
     ids = f.to_dtype(ids, I32) if ids.dtype.bytes < 4 else ids
-    ids = f.where(f.or_(f.ge(ids, 0), f.lt(ids + n, 0)), ids, ids + n)
+    ids = f.where(f.lt(ids, 0), ids + n, ids)
     # As many rows of indices as x has, and a value for each.
     shape = tuple(ids.shape[d] if d == dim else m for d, m in enumerate(x.shape))
     known = tuple(None if d == dim else x.type.extent(d) for d in range(x.rank))

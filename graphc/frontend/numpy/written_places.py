@@ -79,9 +79,7 @@ def _place(f: Builder, k: Item, n: int) -> Value:
     """Indices into a dim of length n, counted from the front."""
     ids = index_value(f, k, n, "x[key] = v")
     ids = f.to_dtype(ids, I32) if ids.dtype.bytes < 4 else ids
-    if ids.dtype.kind != "i":
-        return ids
-    return f.where(f.or_(f.ge(ids, 0), f.lt(ids + n, 0)), ids, ids + n)
+    return f.where(f.lt(ids, 0), ids + n, ids) if ids.dtype.kind == "i" else ids
 
 
 def _flat_values(f: Builder, x: Value, ids: list[Item], shape: tuple[int, ...]) -> Value:

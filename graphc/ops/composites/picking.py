@@ -63,13 +63,11 @@ def take_along_axis(f: Builder, x: Operand, ids: Operand, axis: int = -1) -> Val
 
 
 def from_front(f: Builder, x: Value, dim: int, ids: Operand) -> Value:
-    """Indices into a dim of x, of which negative ones count from its end. One that lies before the
-    first entry stays as it is, for the error that names it."""
+    """Indices into a dim of x, of which negative ones count from its end."""
     given = f.lift(ids)
     if given.dtype.kind != "i":
         return given
-    shifted = given + f.size(x, dim)
-    return f.select(f.or_(f.ge(given, 0), f.lt(shifted, 0)), given, shifted)
+    return f.select(f.lt(given, 0), given + f.size(x, dim), given)
 
 
 def entry_along(f: Builder, x: Value, dim: int, ids: Value) -> Value:
