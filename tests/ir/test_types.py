@@ -140,7 +140,7 @@ def test_constant_of_a_float_dtype_may_be_anything() -> None:
 @pytest.mark.parametrize("bad", [-1, 5])
 def test_index_out_of_range_is_an_error(name: str, bad: int) -> None:
     op = op_named(name)(0)  # type: ignore[call-arg]
-    with pytest.raises(GraphcError, match=f"index {bad} is out of range for a dim of 5"):
+    with pytest.raises(GraphcError, match=f"index {bad}.* is out of range for a dim of 5"):
         op.run(np.zeros(5), np.array([0, bad]))
 
 

@@ -151,7 +151,7 @@ def used_in_many_ways(trainer):
         steps([7])
         trainer.take_up(saved, "saved")
         steps([6, 8], 11)
-        trainer.engine._fail(ValueError("half-way"))
+        trainer.engine.fail(ValueError("half-way"))
         with pytest.raises(GraphcError, match="G0505"):
             trainer.step(batch(9))
         trainer.take_up(saved, "saved")

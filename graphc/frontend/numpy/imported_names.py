@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Set
+from types import ModuleType
 from typing import Any, TypeAlias
 
 from graphc.support.caller import is_users_file, user_frame
@@ -51,13 +52,36 @@ def _dicts_of_the_user(wanted: Set[int]) -> Iterator[dict[str, Any]]:
     if _has(caller, wanted):
         yield caller
     for path, module in list(sys.modules.items()):
-        if path.partition(".")[0] in _NEVER:  # most modules: a question that takes little time
-            continue
-        names, file = getattr(module, "__dict__", {}), getattr(module, "__file__", None)
-        if file is None or names is caller or not _has(names, wanted):
-            continue
-        if is_users_file(str(file)):
-            yield names
+        known = _KNOWN.get(path)
+        if known is None or known.module is not module:
+            known = _KNOWN[path] = _Module(module, _is_users(path, module))
+        if known.users and known.may_have(wanted) and known.names is not caller:
+            yield known.names
+
+
+class _Module:
+    """A module that was looked through. names: its dict"""
+
+    def __init__(self, module: Any, users: bool) -> None:
+        self.module, self.users = module, users
+        self.names: dict[str, Any] = vars(module) if users else {}
+        self._length, self._has = -1, False
+
+    def may_have(self, wanted: Set[int]) -> bool:
+        """Whether it has such objects. There may be thousands of modules, and a trace takes a
+        millisecond: so only those with more or fewer names than before are looked through again."""
+        if len(self.names) != self._length:
+            self._length, self._has = len(self.names), _has(self.names, wanted)
+        return self._has
+
+
+_KNOWN: dict[str, _Module] = {}  # by their paths
+
+
+def _is_users(path: str, module: Any) -> bool:
+    file = getattr(module, "__file__", None)
+    known = path.partition(".")[0] not in _NEVER and isinstance(file, str)
+    return known and isinstance(module, ModuleType) and is_users_file(str(file))
 
 
 def _has(names: dict[str, Any], wanted: Set[int]) -> bool:

@@ -287,14 +287,15 @@ def _tracing_normal(own: Any) -> Any:
     return type(own.__name__, (own,), {name: _normal(name, own) for name in special.NORMAL})
 
 
-def _by_identity() -> dict[int, Callable[[], Function]]:
+@lru_cache(maxsize=4)
+def _by_identity(modules: tuple[str, ...]) -> dict[int, Callable[[], Function]]:
     """What makes the functions that stand in for those of modules, by the identity of these."""
     return {
         id(original): partial(make, name, original)
-        for module, makers in _MAKERS.items() if module in sys.modules
-        for name, make in makers.items()
+        for module in modules
+        for name, make in _MAKERS[module].items()
         if (original := vars(sys.modules[module]).get(name)) is not None
-    }  # fmt: skip
+    }
 
 
 class _Replaced:
@@ -304,15 +305,15 @@ class _Replaced:
     def __init__(self) -> None:
         self._classes: list[tuple[Any, Any]] = []
         self._ours: set[Any] = set()
-        for name in _MAKERS:
-            if (module := sys.modules.get(name)) is not None:
-                self.replace(module)
+        loaded = tuple(name for name in _MAKERS if sys.modules.get(name) is not None)
+        for name in loaded:
+            self.replace(sys.modules[name])
         normal: Any = getattr(sys.modules.get("scipy.stats"), "norm", None)
         if normal is not None:
             self._classes.append((normal, type(normal)))
             normal.__class__ = _tracing_normal(self._classes[-1][1])
             self._ours.add(type(normal))
-        self._imported = ImportedNames(_by_identity())
+        self._imported = ImportedNames(_by_identity(loaded))
         self._python = PythonFunctions()
 
     def replace(self, module: ModuleType) -> None:

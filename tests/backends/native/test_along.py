@@ -76,7 +76,7 @@ def test_an_index_out_of_range_is_told_as_the_op_tells_it(op: Op, wrong: int) ->
     ids[2, 1] = wrong
     for backend in (REFERENCE, NATIVE):
         with Engine({"step": program_of(op, xs, F32)}, backend) as engine:
-            text = f"{op.name}: index {wrong} is out of range for a dim of 5"
+            text = f"{op.name}: index {wrong}.* is out of range for a dim of 5"
             with pytest.raises(GraphcError, match=text):
                 engine.step(batch_of(xs))
 
