@@ -102,7 +102,8 @@ def test_whether_larger_is_better_is_seen_by_the_name(name: str, mode: str) -> N
 
 @pytest.mark.parametrize("strategy", every(4, STRATEGIES))
 def test_the_best_variables_are_put_back(strategy: str) -> None:
-    """With a rate so large that the loss goes up and down."""
+    """With a rate so large that the loss goes up and down; it may go down for long where workers
+    take turns as they come."""
     values: dict[int, Any] = {}
 
     class Keep(graphc.callbacks.Callback):
@@ -111,8 +112,8 @@ def test_the_best_variables_are_put_back(strategy: str) -> None:
 
     early = EarlyStopping("loss", patience=4, restore_best=True)
     with compiled(strategy, rate=0.9) as trainer:
-        history = trainer.fit(DATA, 30, callbacks=[Keep(), early])
-        assert history.stopped and early.stopped_epoch == history.epochs[-1] < 30
+        history = trainer.fit(DATA, 500, callbacks=[Keep(), early])
+        assert history.stopped and early.stopped_epoch == history.epochs[-1] < 500
         best = int(np.argmin(history["loss"])) + 1
         assert (early.best_epoch, early.best) == (best, min(history["loss"]))
         np.testing.assert_array_equal(trainer.params["w"], values[best])
