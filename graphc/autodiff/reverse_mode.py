@@ -276,10 +276,7 @@ class _Walk:
             return list(node.op.grad(self.f, g, y, *xs))  # type: ignore[arg-type]
 
         def make() -> dict[str, Value | None]:
-            try:
-                parts = node.op.grad(self.f, g, y, *xs)
-            except GraphcError as error:
-                raise error.at(node.origin) from None
+            parts = node.op.grad(self.f, g, y, *xs)
             return {str(k): part for k, part in enumerate(parts)}  # type: ignore[misc]
 
         return list(self.alike.run(repr(node.op), (g, y, *xs), make).values())

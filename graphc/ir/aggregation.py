@@ -133,7 +133,7 @@ def read_globally(f: Builder, x: Value) -> Value:
             f"each replica has its own '{v.name}': global code can't read it",
             labels=((v.origin, "declared here"),) if v.origin else (),
             help=f"take replica_sum, replica_mean or first_replica of per_replica({v.name})",
-        ).at(f.origin)
+        )
     return _made_of(f, x, lambda read: aggregated(f, v, _marked(f, read)))
 
 

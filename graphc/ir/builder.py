@@ -205,10 +205,13 @@ class Builder:
 
     @contextmanager
     def at(self, origin: Span | None) -> Iterator[None]:
-        """Nodes added inside this context get this source position."""
+        """Nodes added inside this context get this source position; so do errors that have none."""
         before, self.origin = self.origin, origin or self.origin
         try:
             yield
+        except GraphcError as error:
+            error.at(self.origin)
+            raise
         finally:
             self.origin = before
 
@@ -253,10 +256,10 @@ class Builder:
                 f"not a {variable.kind} {variable.type}",
                 labels=((known.origin, "first declared here"),) if known.origin else (),
                 help=_RENAME if variable.name == STEP else None,
-            ).at(self.origin)
+            )
         if known.kind == "hyper" and known.fill != variable.fill:
             text = f"hyperparameter '{known.name}' starts from {known.fill} and {variable.fill}"
-            raise GraphcError("G0208", text).at(self.origin)
+            raise GraphcError("G0208", text)
         return self.read(variable.name)
 
     def read(self, name: str) -> Value:
@@ -333,7 +336,7 @@ class Builder:
         new = extents or (None,) * len(shape)
         lead = len(shape) - x.rank
         if lead < 0:
-            raise GraphcError("G0203", f"{x.type} can't be broadcast to {shape}").at(self.origin)
+            raise GraphcError("G0203", f"{x.type} can't be broadcast to {shape}")
         # Length 1 is stretched to a run-time length even where that happens to be 1, too.
         kept = [
             i

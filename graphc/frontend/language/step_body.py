@@ -197,10 +197,7 @@ class StepBody:
             help = f"such as `hyper {tree.name.id} = 1e-3`"
             raise GraphcError("G0129", message, span=tree.initial.span, help=help)
         with self.f.at(tree.span):
-            try:
-                value = number_now(self.f, Hyper(tree.name.id, initial))
-            except GraphcError as error:
-                raise error.at(tree.span) from None
+            value = number_now(self.f, Hyper(tree.name.id, initial))
         store(self.evaluator, tree.name, (tree.name.id,), value, scope)
 
     def _options(self, tree: s.VariableStatement, scope: Scope) -> dict[str, Any]:
@@ -235,10 +232,7 @@ class StepBody:
             help = "give an initializer, such as zeros(), or a number"
             raise GraphcError("G0129", message, span=tree.initial.span, help=help)
         with self.first.at(tree.initial.span):
-            try:
-                value = initial_value(self.first, initial, name, t)
-            except GraphcError as error:
-                raise error.at(tree.initial.span) from None
+            value = initial_value(self.first, initial, name, t)
         self.first.outputs[name] = value.name
 
     def _path(self, target: s.Expr, scope: Scope) -> tuple[Any, ...]:

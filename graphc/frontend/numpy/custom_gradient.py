@@ -15,7 +15,7 @@ from graphc.ir.builder import Builder, Value
 from graphc.ir.op import op_named
 from graphc.ir.types import F32
 from graphc.support.caller import user_span
-from graphc.support.errors import GraphcError, Span
+from graphc.support.errors import GraphcError
 
 Function = Callable[..., Any]
 
@@ -48,33 +48,32 @@ def custom_gradient(fun: Function, backward: Function | None = None) -> Function
 
     @wraps(fun)
     def call(*args: Any, **options: Any) -> Any:
-        session, span = current("graphc.custom_gradient()"), user_span()
-        flat = [flatten(x, f"argument {i}") for i, x in enumerate(args)]
-        forms = [form for _, form in flat]
-        leaves = [_arguments(session, given, span) for given, _ in flat]
-        trees = [form.build(x) for form, x in zip(forms, leaves, strict=True)]
-        if backward is None:
-            y, rule = _pair(fun(*trees, **options), span)
-        else:
-            y, rule = fun(*trees, **options), lambda g: backward(g, *trees, **options)
-        results, form = _results(session, y, span)
-        arguments = _Arguments(leaves, forms)
-        return form.build(_with_rule(session, results, form, rule, arguments, span))
+        session = current("graphc.custom_gradient()")
+        with session.builder.at(user_span()):
+            flat = [flatten(x, f"argument {i}") for i, x in enumerate(args)]
+            forms = [form for _, form in flat]
+            leaves = [_arguments(session, given) for given, _ in flat]
+            trees = [form.build(x) for form, x in zip(forms, leaves, strict=True)]
+            if backward is None:
+                y, rule = _pair(fun(*trees, **options))
+            else:
+                y, rule = fun(*trees, **options), lambda g: backward(g, *trees, **options)
+            results, form = _results(session, y)
+            return form.build(_with_rule(session, results, form, rule, _Arguments(leaves, forms)))
 
     return call
 
 
-def _arguments(session: TraceSession, leaves: dict[str, Any], span: Span | None) -> dict[str, Any]:
+def _arguments(session: TraceSession, leaves: dict[str, Any]) -> dict[str, Any]:
     """The leaves of an argument, with nodes of their own for the floats among them."""
     f, given = session.builder, dict(leaves)
-    with f.at(span):
-        for name, x in leaves.items():
-            if isinstance(x, Tracer) and (v := unwrap(x, f)).dtype.kind == "f":
-                given[name] = Tracer(session, f.add(op_named("primal")(), (v,)))
+    for name, x in leaves.items():
+        if isinstance(x, Tracer) and (v := unwrap(x, f)).dtype.kind == "f":
+            given[name] = Tracer(session, f.add(op_named("primal")(), (v,)))
     return given
 
 
-def _pair(returned: Any, span: Span | None) -> tuple[Any, Function]:
+def _pair(returned: Any) -> tuple[Any, Function]:
     match returned:
         case (y, rule) if callable(rule):
             return y, rule
@@ -82,7 +81,6 @@ def _pair(returned: Any, span: Span | None) -> tuple[Any, Function]:
             raise GraphcError(
                 "G0317",
                 "a function with a custom gradient returns (its result, its backward function)",
-                span=span,
                 help="or give the backward function: graphc.custom_gradient(fun, backward)",
             )
 
@@ -94,28 +92,25 @@ class _Arguments(NamedTuple):
     forms: Sequence[Structure]
 
 
-def _results(
-    session: TraceSession, y: Any, span: Span | None
-) -> tuple[dict[str, Value], Structure]:
+def _results(session: TraceSession, y: Any) -> tuple[dict[str, Value], Structure]:
     """The leaves of the result as values, and its form. Raises G0317."""
     f = session.builder
-    with f.at(span):
-        try:
-            leaves, form = flatten(y, "result")
-            results = {name: value(f, unwrap(x, f)) for name, x in leaves.items()}
-        except (GraphcError, TypeError, ValueError) as error:
-            text = f"a function with a custom gradient returns arrays, not a {type(y).__name__}"
-            help = "return an array, or a tuple or dict of arrays"
-            raise GraphcError("G0317", text, span=span, help=help) from error
+    try:
+        leaves, form = flatten(y, "result")
+        results = {name: value(f, unwrap(x, f)) for name, x in leaves.items()}
+    except (GraphcError, TypeError, ValueError) as error:
+        text = f"a function with a custom gradient returns arrays, not a {type(y).__name__}"
+        help = "return an array, or a tuple or dict of arrays"
+        raise GraphcError("G0317", text, help=help) from error
     if not results:
         text, help = "a function with a custom gradient returns no array", "return the result"
-        raise GraphcError("G0317", text, span=span, help=help)
+        raise GraphcError("G0317", text, help=help)
     return results, form
 
 
 def _with_rule(
     session: TraceSession, results: dict[str, Value], form: Structure, rule: Function,
-    arguments: _Arguments, span: Span | None,
+    arguments: _Arguments,
 ) -> dict[str, Tracer]:  # fmt: skip
     """The results with their gradient rule: see the op `custom_gradient`."""
     f = session.builder
@@ -123,22 +118,20 @@ def _with_rule(
     shown = {name: Tracer(session, y) for name, y in results.items()}
     if not floats:
         return shown
-    with f.at(span):
-        gs = {name: _cotangent(f, y) for name, y in floats.items()}
-        others = {name: y for name, y in results.items() if name not in gs}
-        given = gs | {name: f.to_dtype(f.zeros_like(y), F32) for name, y in others.items()}
+    gs = {name: _cotangent(f, y) for name, y in floats.items()}
+    others = {name: y for name, y in results.items() if name not in gs}
+    given = gs | {name: f.to_dtype(f.zeros_like(y), F32) for name, y in others.items()}
     ends = _ends(f)
     returned = rule(form.build({name: Tracer(session, given[name]) for name in results}))
     if _ends(f) != ends:
         text = "the backward function reports, writes a state or minimizes"
-        raise GraphcError("G0317", text, span=span, help="do so in the function itself")
-    with f.at(span):
-        operands = [x for pair in _paired(f, returned, *arguments, span) for x in pair]
-        (first, y), *rest = floats.items()
-        head = f.add(op_named("custom_gradient")(), (y, gs[first], *operands))
-        shown[first] = Tracer(session, head)
-        for name, y in rest:
-            shown[name] = Tracer(session, f.add(op_named("custom_result")(), (y, gs[name], head)))
+        raise GraphcError("G0317", text, help="do so in the function itself")
+    operands = [x for pair in _paired(f, returned, *arguments) for x in pair]
+    (first, y), *rest = floats.items()
+    head = f.add(op_named("custom_gradient")(), (y, gs[first], *operands))
+    shown[first] = Tracer(session, head)
+    for name, y in rest:
+        shown[name] = Tracer(session, f.add(op_named("custom_result")(), (y, gs[name], head)))
     return shown
 
 
@@ -152,9 +145,8 @@ def _ends(f: Builder) -> tuple[int, ...]:
 
 
 def _paired(
-    f: Builder, returned: Any, leaves: Sequence[dict[str, Any]], forms: Sequence[Structure],
-    span: Span | None,
-) -> list[tuple[Value, Value]]:  # fmt: skip
+    f: Builder, returned: Any, leaves: Sequence[dict[str, Any]], forms: Sequence[Structure]
+) -> list[tuple[Value, Value]]:
     """Each float argument with its gradient. Raises G0317."""
     parts = returned if isinstance(returned, tuple) and len(leaves) != 1 else (returned,)
     if len(leaves) == 1 and isinstance(returned, tuple) and len(returned) == 1:
@@ -162,7 +154,7 @@ def _paired(
     if len(parts) != len(leaves):
         text = f"backward does not return a gradient for each of the {len(leaves)} arguments"
         help = "return a tuple with one for each argument; None is no gradient"
-        raise GraphcError("G0317", text, span=span, help=help)
+        raise GraphcError("G0317", text, help=help)
     pairs = []
     for part, xs, form in zip(parts, leaves, forms, strict=True):
         if part is None:
@@ -171,31 +163,30 @@ def _paired(
             slopes, given = flatten(part, next(iter(xs), "x"))
         if len(slopes) != len(xs) or (given != form and len(xs) > 1):
             text = f"a gradient has the leaves {', '.join(slopes)}, its argument {', '.join(xs)}"
-            raise GraphcError("G0317", text, span=span)
+            raise GraphcError("G0317", text)
         for (name, x), slope in zip(xs.items(), slopes.values(), strict=True):
             if isinstance(x, Tracer) and (v := unwrap(x, f)).dtype.kind == "f":
-                pairs.append((v, _fitting(f, name, v, slope, span)))
+                pairs.append((v, _fitting(f, name, v, slope)))
     return pairs
 
 
-def _fitting(f: Builder, name: str, x: Value, slope: Any, span: Span | None) -> Value:
+def _fitting(f: Builder, name: str, x: Value, slope: Any) -> Value:
     """The gradient as a value of the argument's type. Raises G0317 if it has another shape."""
     if type(slope) is float and slope == 0:
         return f.zeros_like(x)
     g = f.lift(operand(f, unwrap(slope, f)), x.dtype)
     if g.shape != x.shape or g.dtype.kind != "f":
         text = f"the gradient of {name} is {g.type}, but {name} is {x.type}"
-        origin = g.node.origin
+        help = "sum a gradient over the dims along which the argument was broadcast"
+        origin, call = g.node.origin, f.origin
         raise GraphcError(
             "G0317",
             text,
-            span=origin or span,
-            labels=((span, "the function is called here"),)
-            if span and origin not in (None, span)
+            span=origin,
+            labels=((call, "the function is called here"),)
+            if call and origin not in (None, call)
             else (),
-            help="sum a gradient over the dims along which the argument was broadcast"
-            if len(g.shape) > len(x.shape)
-            else None,
+            help=help if len(g.shape) > len(x.shape) else None,
         )
     g = f.to_dtype(g, x.dtype)
     if g.type.extents != x.type.extents:

@@ -68,22 +68,20 @@ def custom_op(
 
     @wraps(fun)
     def call(*args: Any) -> Any:
-        session, span = current(f"the custom op {called}()"), user_span()
+        session = current(f"the custom op {called}()")
         f = session.builder
-        with f.at(span):
-            try:
-                xs = [value(f, unwrap(x, f)) for x in args]
-                types, form = _result_types(called, rule, [x.type for x in xs])
-                if any(x.type.extents for x in xs):  # the rule is given plain lengths
-                    session.note_length()
-                rules = _dims_rules(dims, [x.rank for x in xs], types)
-                some = {}
-                for (path, t), text in zip(types.items(), rules, strict=True):
-                    where = ("", 1) if form == _ALONE else (path.removeprefix(_ROOT), len(types))
-                    some[path] = f.add(CustomOp(full, t.shape, t.dtype, text, *where), xs)
-                return form.build({path: Tracer(session, y) for path, y in some.items()})
-            except GraphcError as error:
-                raise error.at(span) from None
+        with f.at(user_span()):
+            xs = [value(f, unwrap(x, f)) for x in args]
+            types, form = _result_types(called, rule, [x.type for x in xs])
+            if any(x.type.extents for x in xs):  # the rule is given plain lengths
+                session.note_length()
+            rules = _dims_rules(dims, [x.rank for x in xs], types)
+            results = {}
+            for (path, t), text in zip(types.items(), rules, strict=True):
+                where = ("", 1) if form == _ALONE else (path.removeprefix(_ROOT), len(types))
+                y = f.add(CustomOp(full, t.shape, t.dtype, text, *where), xs)
+                results[path] = Tracer(session, y)
+            return form.build(results)
 
     return custom_gradient(call, gradient) if gradient is not None else call
 

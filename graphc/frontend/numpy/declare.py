@@ -27,7 +27,7 @@ from graphc.ir.value import InGraph
 from graphc.ops.composites.replicas import agreed_loss
 from graphc.ops.initializers import Initializer
 from graphc.ops.optimizers.hyper import Hyper, detached, number_now, scalar_of, step_number
-from graphc.ops.optimizers.optimizer import Optimizer, as_optimizer
+from graphc.ops.optimizers.optimizer import as_optimizer
 from graphc.ops.sparse import checked_mode
 from graphc.support.caller import user_span
 from graphc.support.calls import explained
@@ -133,7 +133,7 @@ def update(name: str, x: Any) -> None:
             help = did_you_mean(str(name), known) or (
                 f"declare it before: graphc.state({str(name)!r}, 0.0)"
             )
-            raise GraphcError("G0809", text, help=help).at(f.origin)
+            raise GraphcError("G0809", text, help=help)
         write(session, name, value(f, unwrap(x, f)))
 
 
@@ -158,7 +158,7 @@ def minimize(
     with session.builder.at(user_span()):
         if not all(isinstance(glob, str) for glob in globs or ()):
             text = f"over= takes names, not {over!r}"
-            raise GraphcError("G0809", text).at(session.builder.origin)
+            raise GraphcError("G0809", text)
         add_loss(session, loss, optimizer, globs, order, reduction, sparse, every)
 
 
@@ -203,10 +203,10 @@ def output(session: TraceSession, name: str, x: Any) -> None:
     f = session.builder
     if not isinstance(name, str) or not name.strip():
         text = f"a report's name is a string of letters, not {name!r}"
-        raise GraphcError("G0809", text).at(f.origin)
+        raise GraphcError("G0809", text)
     if name in f.outputs:
         help = "the loss is reported by itself; give each report a name of its own"
-        raise GraphcError("G0809", f"'{name}' is reported twice", help=help).at(f.origin)
+        raise GraphcError("G0809", f"'{name}' is reported twice", help=help)
     f.outputs[name] = value(f, unwrap(x, f)).name
 
 
@@ -217,9 +217,9 @@ def write(session: TraceSession, name: str, x: Value) -> None:
     new = f.to_dtype(x, t.dtype)
     if new.shape != t.shape:
         text = f"state '{name}' is {t}, the new value is {x.type}"
-        raise GraphcError("G0809", text).at(f.origin)
+        raise GraphcError("G0809", text)
     if name in f.updates:
-        raise GraphcError("G0304", f"'{name}' is written twice").at(f.origin)
+        raise GraphcError("G0304", f"'{name}' is written twice")
     if f.learns:
         f.updates[name] = new.name
 
@@ -232,7 +232,7 @@ def add_loss(
     f, sparse = session.builder, checked_mode(sparse)
     orders, reduction = parse_orders(order), checked_reduction(reduction)
     if not isinstance(every, int) or isinstance(every, bool) or every < 1:
-        raise GraphcError("G0809", f"every= takes a number of steps, not {every!r}").at(f.origin)
+        raise GraphcError("G0809", f"every= takes a number of steps, not {every!r}")
     x = value(f, unwrap(loss, f))
     if x.shape != () or x.dtype.kind != "f":
         raise GraphcError(
@@ -252,33 +252,15 @@ def add_loss(
 def objectives(session: TraceSession) -> None:
     """Add the objectives to the graph; all parameters must be known."""
     f = session.builder
+
+    def rate_of(x: InGraph) -> Value:
+        return scalar_of(f, unwrap(x, f))
+
     for p in session.losses:
         if f.learns and p.optimizer is not None:
             chain = list(p.optimizer) if isinstance(p.optimizer, list | tuple) else [p.optimizer]
             over = params_of(f, None if p.over is None else [(glob, p.span) for glob in p.over])
             words = p.order, p.span, p.reduction, p.sparse
-            optimizer, operands = _detached(session, _chained(chain, p), p)
-            f.objectives.append(Objective(p.loss, optimizer, over, *words, operands, p.every))
-
-
-def _chained(chain: list[Any], p: PendingLoss) -> Optimizer:
-    try:
-        return as_optimizer(chain)
-    except GraphcError as error:
-        raise error.at(p.span) from None
-
-
-def _detached(
-    session: TraceSession, optimizer: Optimizer, p: PendingLoss
-) -> tuple[Optimizer, tuple[str, ...]]:
-    """The optimizer, and the traced scalars that it takes as rates."""
-    f = session.builder
-
-    def value_of(x: InGraph) -> Value:
-        return scalar_of(f, unwrap(x, f))
-
-    with f.at(p.span):
-        try:
-            return detached(optimizer, value_of)
-        except GraphcError as error:
-            raise error.at(p.span) from None
+            with f.at(p.span):
+                optimizer, rates = detached(as_optimizer(chain), rate_of)
+            f.objectives.append(Objective(p.loss, optimizer, over, *words, rates, p.every))

@@ -163,17 +163,16 @@ def _float(session: TraceSession, name: str, x: Any) -> Value:
     f = session.builder
     try:
         v = value(f, unwrap(x, f))
-    except GraphcError as error:
+    except GraphcError:
         if isinstance(x, Tracer):
-            raise error.at(f.origin) from None
+            raise
         text = f"'{name}' is a {type(x).__name__}: a gradient is by float arrays"
         help = "give only these in this argument, others in another or by closure"
-        raise GraphcError("G0316", text, span=f.origin, help=help) from None
+        raise GraphcError("G0316", text, help=help) from None
     if v.dtype.kind != "f":
         raise GraphcError(
             "G0316",
             f"'{name}' is {v.type}: there is no gradient by {v.dtype}",
-            span=f.origin,
             help="give only float arrays in this argument, others in another or by closure; "
             "or cast it: x.astype(np.float32)",
         )
@@ -202,7 +201,7 @@ def _scalar(session: TraceSession, x: Any) -> Value:
         except GraphcError as error:
             text = f"a gradient is taken of a float scalar, not of a {type(x).__name__}"
             help = "return one array; has_aux=True, if there is more; graphc.vjp takes any tree"
-            raise GraphcError("G0301", text, span=f.origin, help=help) from error
+            raise GraphcError("G0301", text, help=help) from error
     if loss.shape != () or loss.dtype.kind != "f":
         origin = loss.node.origin
         raise GraphcError(
@@ -240,14 +239,13 @@ def _seeds(
             "G0316",
             f"the cotangents have the leaves {', '.join(leaves) or 'none'}, "
             f"the result has {', '.join(results) or 'none'}",
-            span=f.origin,
         )
     seeds = []
     for name, y in results.items():
         g = f.lift(operand(f, unwrap(leaves[name], f)), y.dtype)
         if g.shape != y.shape:
             text = f"the cotangent of '{name}' is {g.type}, the result is {y.type}"
-            raise GraphcError("G0316", text, span=f.origin)
+            raise GraphcError("G0316", text)
         if y.dtype.kind == "f":
             seeds.append((y, f.to_dtype(g, y.dtype)))
     return seeds

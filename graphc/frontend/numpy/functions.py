@@ -44,15 +44,12 @@ def function(name: str) -> Callable[..., Any]:
         f, span = session.builder, user_span()
         before = len(f.nodes)
         with f.at(span), session.functions.scope(user_frame()):
-            try:
-                given = [_argument(f, x) for x in unwrap(args, f)]
-                others = {k: _argument(f, unwrap(x, f)) for k, x in options.items()}
-                if has_counts((*given, *others.values())):
-                    session.note_length()
-                result = renamed(session, _checked(name, f, given, others), span, before)
-                session.note_dtype((*args, *options.values()), result)
-            except GraphcError as error:
-                raise error.at(span) from None
+            given = [_argument(f, x) for x in unwrap(args, f)]
+            others = {k: _argument(f, unwrap(x, f)) for k, x in options.items()}
+            if has_counts((*given, *others.values())):
+                session.note_length()
+            result = renamed(session, _checked(name, f, given, others), span, before)
+            session.note_dtype((*args, *options.values()), result)
         return wrap(session, result)
 
     call.__name__ = call.__qualname__ = name

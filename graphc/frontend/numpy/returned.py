@@ -25,15 +25,12 @@ def take_result(
     words: order, reduction, sparse (see `add_loss`); span: of the function. Raises G0301, G0809.
     """
     with session.builder.at(span):
-        try:
-            if optimizer is None and not session.losses:
-                result, new_state, is_forward = _forward(session, returned, state_form is not None)
-                if is_forward:
-                    return _take_tree(session, result, new_state, state_form)
-            _take_loss(session, returned, optimizer, words, state_form)
-            return None
-        except GraphcError as error:
-            raise error.at(span) from None
+        if optimizer is None and not session.losses:
+            result, new_state, is_forward = _forward(session, returned, state_form is not None)
+            if is_forward:
+                return _take_tree(session, result, new_state, state_form)
+        _take_loss(session, returned, optimizer, words, state_form)
+        return None
 
 
 def _take_loss(

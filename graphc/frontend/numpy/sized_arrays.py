@@ -24,7 +24,6 @@ from graphc.ir.builder import Builder, Value
 from graphc.ir.types import F32, F64, I32, DType, Size
 from graphc.ops.composites.support import sized
 from graphc.support.caller import user_span
-from graphc.support.errors import GraphcError
 
 Maker = Callable[..., Any]
 
@@ -52,8 +51,6 @@ def made(
             result = make(f, floats, *given, **named)
         except NotALengthError:
             return NotImplemented
-        except GraphcError as error:
-            raise error.at(span) from None
     session.sized_arrays = True
     return wrap(session, renamed(session, result, span, before))
 

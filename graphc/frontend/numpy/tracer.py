@@ -206,17 +206,14 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin, Traced, InGraph):
         f, span = self._session.builder, user_span()
         before = len(f.nodes)
         with f.at(span), self._session.functions.scope(user_frame()):
-            try:
-                given = [unwrap(x, f) for x in args]
-                named = {k: unwrap(x, f) for k, x in options.items()}
-                result = _checked_call(name, handler, f, given, named)
-                if may_depend_on_size(handler, (*given, *named.values()), result):
-                    self._session.note_length()
-                self._session.note_dtype(args, result)
-                if outs:
-                    return _written(self._session, result, outs)
-            except GraphcError as error:
-                raise error.at(span) from None
+            given = [unwrap(x, f) for x in args]
+            named = {k: unwrap(x, f) for k, x in options.items()}
+            result = _checked_call(name, handler, f, given, named)
+            if may_depend_on_size(handler, (*given, *named.values()), result):
+                self._session.note_length()
+            self._session.note_dtype(args, result)
+            if outs:
+                return _written(self._session, result, outs)
             made = wrap(self._session, renamed(self._session, result, span, before))
             return noted(TracedCall(handler, args, options, given, named), made)
 
