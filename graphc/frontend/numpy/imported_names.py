@@ -1,13 +1,14 @@
-"""`from numpy import zeros`: names in the user's modules for functions that a trace replaces.
+"""Names of functions that a trace replaces in dicts: Python's `len`, and `from numpy import zeros`.
 
 While a trace runs, `np.zeros` is another function for the thread that traces (see `undispatched`),
 since it is looked up in the module then. A name that was imported before is an entry of the dict of
-the user's own module. So these entries are replaced meanwhile, for all threads: what replaces them
-does what NumPy's function does where nothing is traced.
+the user's own module, and `len` one of Python's. So these entries are replaced meanwhile, for all
+threads: what replaces them does what the original does where nothing is traced.
 """
 
 from __future__ import annotations
 
+import builtins
 import sys
 from collections.abc import Callable, Iterator, Mapping, Set
 from types import ModuleType
@@ -21,7 +22,7 @@ Replace: TypeAlias = Callable[[], Callable[..., Any]]
 _NEVER = sys.stdlib_module_names | {"graphc", "numpy"}
 
 
-class ImportedNames:
+class ReplacedNames:
     """The entries that are replaced, until they are restored.
 
     makers: what makes the function that replaces another one, by the identity of that one
@@ -30,7 +31,7 @@ class ImportedNames:
     def __init__(self, makers: Mapping[int, Replace]) -> None:
         self._entries: list[tuple[dict[str, Any], str, Any, Any]] = []
         made: dict[int, Callable[..., Any]] = {}
-        for names in _dicts_of_the_user(makers.keys()):
+        for names in (vars(builtins), *_dicts_of_the_user(makers.keys())):
             for name, own in list(names.items()):
                 if id(own) in makers:
                     ours = made[id(own)] = made.get(id(own)) or makers[id(own)]()
@@ -88,4 +89,4 @@ def _has(names: dict[str, Any], wanted: Set[int]) -> bool:
     return not wanted.isdisjoint(map(id, list(names.values())))
 
 
-__all__ = ["ImportedNames"]
+__all__ = ["ReplacedNames"]

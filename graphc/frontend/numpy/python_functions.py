@@ -1,8 +1,7 @@
 """Python's own functions of which a trace has another meaning: len, max and min.
 
-`len` wants a plain int, and `max(0, x)` the truth of `x > 0`: a traced array has neither. Python
-looks these names up in a dict, so they are replaced for all threads. For what is not traced they
-call the originals.
+`len` wants a plain int, and `max(0, x)` the truth of `x > 0`: a traced array has neither. What
+stands in for them calls the originals for all that is not traced.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import builtins
 import operator
 from collections.abc import Callable
-from functools import reduce, wraps
+from functools import partial, reduce, wraps
 from typing import Any
 
 import numpy as np
@@ -62,19 +61,10 @@ _MAKERS: dict[str, Callable[[Function], Function]] = {
 }
 
 
-class PythonFunctions:
-    """The functions that are replaced, until they are restored."""
-
-    def __init__(self) -> None:
-        self._own = {name: getattr(builtins, name) for name in _MAKERS}
-        self._ours = {name: make(self._own[name]) for name, make in _MAKERS.items()}
-        vars(builtins).update(self._ours)
-
-    def restore(self) -> None:
-        """As it was; what somebody else has replaced meanwhile stays."""
-        for name, ours in self._ours.items():
-            if getattr(builtins, name) is ours:
-                setattr(builtins, name, self._own[name])
+def python_makers() -> dict[int, Callable[[], Function]]:
+    """What makes the functions that stand in for Python's, by the identity of these."""
+    own = ((getattr(builtins, name), make) for name, make in _MAKERS.items())
+    return {id(function): partial(make, function) for function, make in own}
 
 
-__all__ = ["PythonFunctions"]
+__all__ = ["python_makers"]

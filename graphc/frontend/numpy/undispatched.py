@@ -8,8 +8,7 @@ length of the batch, in all arguments; for all else they are the originals.
 Functions of a module are *attributes by thread*: while a trace runs, the module has a class with a
 descriptor for each of them, and its dict stays as it is. So other threads get the originals, also
 those that somebody has replaced, and what they import meanwhile is never one of ours. Names that
-were imported before (`imported_names`) and Python's own functions (`python_functions`) are replaced
-in dicts, for all threads: for what is no traced array, they call the originals.
+were imported before and Python's own functions are replaced in dicts (`imported_names`).
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ from typing import Any
 import numpy as np
 
 from graphc.frontend.numpy import sized_arrays, special, table
-from graphc.frontend.numpy.imported_names import ImportedNames
+from graphc.frontend.numpy.imported_names import ReplacedNames
 from graphc.frontend.numpy.length import Length, Traced
-from graphc.frontend.numpy.python_functions import PythonFunctions
+from graphc.frontend.numpy.python_functions import python_makers
 from graphc.frontend.numpy.session import open_session
 from graphc.frontend.numpy.written_arrays import traced_from_start
 from graphc.support.caller import looked_up_by_python
@@ -313,8 +312,7 @@ class _Replaced:
             self._classes.append((normal, type(normal)))
             normal.__class__ = _tracing_normal(self._classes[-1][1])
             self._ours.add(type(normal))
-        self._imported = ImportedNames(_by_identity(loaded))
-        self._python = PythonFunctions()
+        self._names = ReplacedNames(_by_identity(loaded) | python_makers())
 
     def replace(self, module: ModuleType) -> None:
         """Replace the functions of a module, if that was not done."""
@@ -329,8 +327,7 @@ class _Replaced:
         for thing, own in self._classes:
             if type(thing) in self._ours:
                 thing.__class__ = own
-        self._imported.restore()
-        self._python.restore()
+        self._names.restore()
 
 
 _now: _Replaced | None = None
