@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc.frontend.numpy.undispatched import _MAKERS
+from graphc.frontend.numpy.stand_ins import MAKERS
 from graphc.support.errors import GraphcError
 
 # What a user's file may begin with.
@@ -132,5 +132,5 @@ def test_a_name_that_the_step_binds_stays(users: Callable[[str], ModuleType]) ->
 def test_names_of_one_function_are_replaced_alike() -> None:
     """Imported names are found by the identity of what they name."""
     makers: dict[int, Any] = {}
-    for name, make in _MAKERS["numpy"].items():
+    for name, make in MAKERS["numpy"].items():
         assert makers.setdefault(id(getattr(np, name)), make) is make, name

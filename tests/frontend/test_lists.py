@@ -9,7 +9,7 @@ import pytest
 from frontend.numpy_cases import check, real, traced
 
 import graphc
-from graphc.frontend.numpy.undispatched import _arrays, _dispatched
+from graphc.frontend.numpy.stand_ins import _arrays, _dispatched
 from graphc.support.errors import GraphcError
 
 A = real(3, 4)

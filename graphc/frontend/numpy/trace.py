@@ -56,10 +56,10 @@ from graphc.frontend.numpy.optimizer_argument import check_optimizer
 from graphc.frontend.numpy.other_leaves import other_leaves
 from graphc.frontend.numpy.python_errors import explained
 from graphc.frontend.numpy.pytree import Structure, flatten
+from graphc.frontend.numpy.replaced import replaced
 from graphc.frontend.numpy.returned import take_result
 from graphc.frontend.numpy.session import TraceSession, running
 from graphc.frontend.numpy.tracer import Tracer
-from graphc.frontend.numpy.undispatched import replaced
 from graphc.frontend.two_sizes import same_but_for_lengths
 from graphc.ir.builder import Builder
 from graphc.ir.graph import Graph

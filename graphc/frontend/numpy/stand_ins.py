@@ -1,43 +1,33 @@
-"""Functions that do not ask their arguments, and that are others in a thread that traces.
+"""Functions that stand in for others while a function is traced.
 
 NumPy dispatches a call to a traced array only for the arguments that a function declares: np.take
-declares the table but not the indices, and np.zeros((n, 3)) nothing at all. So a thread that traces
-a function finds others in their places, which also look for traced arrays, or for the run-time
-length of the batch, in all arguments; for all else they are the originals.
-
-Functions of a module are *attributes by thread*: while a trace runs, the module has a class with a
-descriptor for each of them, and its dict stays as it is. So other threads get the originals, also
-those that somebody has replaced, and what they import meanwhile is never one of ours. Names that
-were imported before and Python's own functions are replaced in dicts (`imported_names`).
+declares the table but not the indices, and np.zeros((n, 3)) nothing at all. What stands in for it
+also looks for traced arrays, or for the run-time length of the batch, in all arguments. Python's
+`len` wants a plain int, and `max(0, x)` the truth of `x > 0`, and a traced array has neither. For
+all else these functions are the originals. `replaced` puts them in their places.
 """
 
 from __future__ import annotations
 
-import importlib
+import builtins
 import operator
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import lru_cache, partial, wraps
+from collections.abc import Callable
+from functools import lru_cache, partial, reduce, wraps
 from inspect import signature
-from threading import Lock
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from graphc.frontend.numpy import sized_arrays, special, table
-from graphc.frontend.numpy.imported_names import ReplacedNames
 from graphc.frontend.numpy.length import Length, Traced
-from graphc.frontend.numpy.python_functions import python_makers
 from graphc.frontend.numpy.session import open_session
 from graphc.frontend.numpy.written_arrays import traced_from_start
-from graphc.support.caller import looked_up_by_python
 
 Function = Callable[..., Any]
 
-_LOCK = Lock()
-_open = 0  # traces that are running
+# -- NumPy's and scipy's --------------------------------------------------------------------------
 
 
 def _depends(x: Any) -> bool:
@@ -195,55 +185,19 @@ def _of_scipy(name: str, original: Function) -> Function:
     return call
 
 
-# -- attributes by thread -------------------------------------------------------------------------
+def scipy_normal(name: str, own: Any) -> Function:
+    """A method of scipy.stats.norm that takes traced arrays, too."""
+
+    def method(self: Any, *args: Any, **options: Any) -> Any:
+        given = _traced((*args, *options.values()))
+        if given is None:
+            return getattr(own, name)(self, *args, **options)
+        return given.apply(f"scipy.stats.norm.{name}", special.NORMAL[name], args, options)
+
+    return method
 
 
-class _ByThread:
-    """An attribute of a module: the module's own, or in a thread that traces, one made of it."""
-
-    def __init__(
-        self, name: str, make: Callable[[str, Function], Function], of_numpy: bool
-    ) -> None:
-        self._name, self._of_numpy = name, of_numpy
-        self._made = lru_cache(maxsize=8)(lambda original: make(name, original))
-
-    def __get__(self, module: ModuleType | None, owner: type | None = None) -> Any:
-        if module is None:
-            return self
-        try:
-            original = vars(module)[self._name]
-        except KeyError:
-            raise AttributeError(self._name) from None
-        if open_session() is None:
-            return original
-        if self._of_numpy and not looked_up_by_python(sys._getframe(1)):
-            return original
-        return self._made(original)
-
-    def __set__(self, module: ModuleType, value: Any) -> None:
-        vars(module)[self._name] = value
-
-    def __delete__(self, module: ModuleType) -> None:
-        del vars(module)[self._name]
-
-
-class _RandomModule:
-    """np.random, which NumPy imports when it is first looked up: replaced from then on."""
-
-    def __get__(self, module: ModuleType | None, owner: type | None = None) -> Any:
-        if module is None:
-            return self
-        found = vars(module).get("random") or importlib.import_module("numpy.random")
-        with _LOCK:
-            if _now is not None and getattr(found, "__name__", "") in _MAKERS:
-                _now.replace(found)
-        return found
-
-    def __set__(self, module: ModuleType, value: Any) -> None:
-        vars(module)["random"] = value
-
-
-_MAKERS: dict[str, dict[str, Callable[[str, Function], Function]]] = {
+MAKERS: dict[str, dict[str, Callable[[str, Function], Function]]] = {
     "numpy.linalg": _dispatched(np.linalg),
     "numpy": {
         **_dispatched(np),
@@ -257,94 +211,65 @@ _MAKERS: dict[str, dict[str, Callable[[str, Function], Function]]] = {
 }
 
 
-@lru_cache(maxsize=32)
-def _tracing(module: str, own: Any) -> Any:
-    """The class that a module of class `own` has while a trace runs."""
-    of_numpy = module == "numpy"
-    makers = _MAKERS[module].items()
-    attributes: dict[str, Any] = {n: _ByThread(n, make, of_numpy) for n, make in makers}
-    if of_numpy:
-        attributes["random"] = _RandomModule()
-    return type(own.__name__, (own,), attributes)
+# -- Python's -------------------------------------------------------------------------------------
 
 
-def _normal(name: str, own: Any) -> Function:
-    """A method of scipy.stats.norm that takes traced arrays, too."""
+def _measured(original: Function) -> Function:
+    @wraps(original)
+    def length(obj: Any, /) -> Any:
+        return obj.length() if isinstance(obj, Traced) else original(obj)
 
-    def method(self: Any, *args: Any, **options: Any) -> Any:
-        given = _traced((*args, *options.values()))
-        if given is None:
-            return getattr(own, name)(self, *args, **options)
-        return given.apply(f"scipy.stats.norm.{name}", special.NORMAL[name], args, options)
-
-    return method
+    return length
 
 
-@lru_cache(maxsize=8)
-def _tracing_normal(own: Any) -> Any:
-    """The class that scipy.stats.norm has while a trace runs."""
-    return type(own.__name__, (own,), {name: _normal(name, own) for name in special.NORMAL})
+def _chosen(original: Function, beats: Callable[[Any, Any], Any]) -> Function:
+    """max or min: of equal ones the first, and a NaN where it stands first, as Python has it."""
+
+    def better(best: Any, x: Any) -> Any:
+        wins: Any = beats(x, best)
+        traced = isinstance(wins, Traced)
+        return np.where(wins, x, best) if traced else x if wins else best
+
+    @wraps(original)
+    def choose(*args: Any, **options: Any) -> Any:
+        if options or not args or open_session() is None:
+            return original(*args, **options)
+        items = list(args if args[1:] else args[0])
+        if any(isinstance(x, Traced) for x in items) and all(map(_is_number, items)):
+            return reduce(better, items)
+        return original(items)
+
+    return choose
+
+
+def _is_number(x: Any) -> bool:
+    """Whether something can be compared with a traced number, and gives one number."""
+    known = isinstance(x, int | float | np.generic | np.ndarray | Traced)
+    return known and getattr(x, "ndim", 0) == 0
+
+
+_OF_PYTHON: dict[str, Callable[[Function], Function]] = {
+    "len": _measured,
+    "max": lambda original: _chosen(original, operator.gt),
+    "min": lambda original: _chosen(original, operator.lt),
+}
+
+
+def python_makers() -> dict[int, Callable[[], Function]]:
+    """What makes the functions that stand in for Python's, by the identity of these."""
+    own = ((getattr(builtins, name), make) for name, make in _OF_PYTHON.items())
+    return {id(function): partial(make, function) for function, make in own}
+
+
+# -- by identity ----------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=4)
-def _by_identity(modules: tuple[str, ...]) -> dict[int, Callable[[], Function]]:
+def by_identity(modules: tuple[str, ...]) -> dict[int, Callable[[], Function]]:
     """What makes the functions that stand in for those of modules, by the identity of these."""
     return {
         id(original): partial(make, name, original)
         for module in modules
-        for name, make in _MAKERS[module].items()
+        for name, make in MAKERS[module].items()
         if (original := vars(sys.modules[module]).get(name)) is not None
     }
-
-
-class _Replaced:
-    """What is replaced while a trace runs: the classes of modules and of norm, names that the user
-    has imported from modules, and functions of Python."""
-
-    def __init__(self) -> None:
-        self._classes: list[tuple[Any, Any]] = []
-        self._ours: set[Any] = set()
-        loaded = tuple(name for name in _MAKERS if sys.modules.get(name) is not None)
-        for name in loaded:
-            self.replace(sys.modules[name])
-        normal: Any = getattr(sys.modules.get("scipy.stats"), "norm", None)
-        if normal is not None:
-            self._classes.append((normal, type(normal)))
-            normal.__class__ = _tracing_normal(self._classes[-1][1])
-            self._ours.add(type(normal))
-        self._names = ReplacedNames(_by_identity(loaded) | python_makers())
-
-    def replace(self, module: ModuleType) -> None:
-        """Replace the functions of a module, if that was not done."""
-        own: Any = type(module)
-        if own not in self._ours:
-            self._classes.append((module, own))
-            module.__class__ = _tracing(module.__name__, own)
-            self._ours.add(type(module))
-
-    def restore(self) -> None:
-        """As it was; what somebody else has replaced meanwhile stays."""
-        for thing, own in self._classes:
-            if type(thing) in self._ours:
-                thing.__class__ = own
-        self._names.restore()
-
-
-_now: _Replaced | None = None
-
-
-@contextmanager
-def replaced() -> Iterator[None]:
-    """Replace these functions in this thread, inside of the block."""
-    global _open, _now
-    with _LOCK:
-        _open += 1
-        _now = _now or _Replaced()
-    try:
-        yield
-    finally:
-        with _LOCK:
-            _open -= 1
-            if not _open and _now is not None:
-                _now.restore()
-                _now = None
