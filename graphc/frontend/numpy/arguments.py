@@ -7,16 +7,16 @@ does not turn an f32 model into one of f64; with `data_dtype` it is taken in tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from graphc.frontend.numpy.declare import Param, declare
 from graphc.frontend.numpy.leaves import leaf_type, listed
-from graphc.frontend.numpy.parameters import parameters
 from graphc.frontend.numpy.pytree import Structure, flatten
 from graphc.frontend.numpy.session import TraceSession
 from graphc.frontend.numpy.tracer import Tracer
@@ -30,11 +30,25 @@ from graphc.support.errors import GraphcError, Span
 
 
 @dataclass(frozen=True)
+class GivenTree:
+    """Params, state or batch as the user gives them: the leaves by name, the form, the types of
+    the leaves."""
+
+    leaves: dict[str, Any]
+    form: Structure
+    types: dict[str, TensorType]
+
+    @property
+    def chosen_dtypes(self) -> set[DType]:
+        """The dtypes of all leaves but Python's floats, which take another's."""
+        return {t.dtype for name, t in self.types.items() if not _is_float(self.leaves[name])}
+
+
+@dataclass(frozen=True)
 class TraceRequest:
     """What to trace, and with which options.
 
     data_dtype: the widest float dtype in which the batch is taken; None: that of the params
-    traced_at:  where the function makes constant arrays into which traced values are written
     """
 
     function: Callable[..., Any]
@@ -51,16 +65,63 @@ class TraceRequest:
     reduction: str
     sparse: str
     data_dtype: DType | None = None
-    traced_at: frozenset[Span] = frozenset()
+
+    @cached_property
+    def params_tree(self) -> GivenTree:
+        return _given(self.params, "params")
+
+    @cached_property
+    def state_tree(self) -> GivenTree:
+        return _given(self.state, "state")
+
+    @cached_property
+    def batch_tree(self) -> GivenTree:
+        return _given(self.batch, "batch")
+
+    @cached_property
+    def batch_types(self) -> dict[str, TensorType]:
+        """The types in which the batch is taken."""
+        given, widest = self.batch_tree.types, self.params_float
+        default = F32 if widest is not None and widest.bytes < F32.bytes else widest
+        limit = self.data_dtype or default
+        return {name: _narrowed(t, limit) for name, t in given.items()}
+
+    @property
+    def params_float(self) -> DType | None:
+        """The widest float dtype of the params; None if they have no floats."""
+        floats = [t.dtype for t in self.params_tree.types.values() if t.dtype.kind == "f"]
+        return max(floats, key=lambda dtype: dtype.bytes, default=None)
+
+    @property
+    def float(self) -> DType:
+        """The dtype of Python floats that meet no array: f64 if all float arrays of the step are
+        f64."""
+        batch = replace(self.batch_tree, types=self.batch_types)
+        trees = (self.params_tree, self.state_tree, batch)
+        known = {dtype for tree in trees for dtype in tree.chosen_dtypes if dtype.kind == "f"}
+        return F64 if known == {F64} else F32
+
+    @property
+    def has_f64(self) -> bool:
+        """Whether a param, a state or an entry of the batch is f64 in the step."""
+        types = self.params_tree.types, self.state_tree.types, self.batch_types
+        return any(t.dtype == F64 for each in types for t in each.values())
+
+    @cached_property
+    def batched(self) -> tuple[str, ...]:
+        """The entries of the batch that have a batch dim."""
+        types = self.batch_types.items()
+        return tuple(n for n, t in types if t.rank and not _matches(n, self.whole))
+
+    @property
+    def batch_size(self) -> int | None:
+        """The number of examples in the example batch; None if no entry has a batch dim."""
+        return self.batch_types[self.batched[0]].shape[0] if self.batched else None
 
 
-# -- dtypes ---------------------------------------------------------------------------------------
-
-
-def _types(tree: Any, kind: str) -> dict[str, TensorType]:
-    """The types of a tree's leaves by name."""
-    leaves = flatten(tree, kind)[0] if tree is not None else {}
-    return {name: _type(name, x, kind) for name, x in leaves.items()}
+def _given(tree: Any, kind: str) -> GivenTree:
+    leaves, form = flatten(tree, kind)
+    return GivenTree(leaves, form, {name: _type(name, x, kind) for name, x in leaves.items()})
 
 
 def _type(name: str, given: Any, kind: str) -> TensorType:
@@ -68,22 +129,8 @@ def _type(name: str, given: Any, kind: str) -> TensorType:
     return TensorType(leaf.shape, leaf.dtype) if leaf.init else leaf_type(name, leaf.value, kind)
 
 
-def _widest(types: Iterable[TensorType]) -> DType | None:
-    floats = [t.dtype for t in types if t.dtype.kind == "f"]
-    return max(floats, key=lambda dtype: dtype.bytes, default=None)
-
-
-def params_float(request: TraceRequest) -> DType | None:
-    """The widest float dtype of the params; None if they have no floats."""
-    return _widest(_types(request.params, "params").values())
-
-
-def _batch_types(request: TraceRequest) -> dict[str, TensorType]:
-    """The types in which the batch is taken."""
-    given, widest = _types(request.batch, "batch"), params_float(request)
-    default = F32 if widest is not None and widest.bytes < F32.bytes else widest
-    limit = request.data_dtype or default
-    return {name: _narrowed(t, limit) for name, t in given.items()}
+def _is_float(x: Any) -> bool:
+    return type(x.value if isinstance(x, Param) and not x.init else x) is float
 
 
 def _narrowed(t: TensorType, limit: DType | None) -> TensorType:
@@ -91,33 +138,28 @@ def _narrowed(t: TensorType, limit: DType | None) -> TensorType:
     return replace(t, dtype=limit) if wide else t  # type: ignore[arg-type]
 
 
-def float_of(request: TraceRequest) -> DType:
-    """The dtype of Python floats that meet no array: f64 if all float arrays of the step are
-    f64."""
-    trees = (request.params, "params"), (request.state, "state"), (request.batch, "batch")
-    batch = _batch_types(request)
-    known: set[DType] = set()
-    for tree, kind in trees:
-        leaves = flatten(tree, kind)[0] if tree is not None else {}
-        types = batch if kind == "batch" else _types(tree, kind)
-        known |= {types[n].dtype for n, x in leaves.items() if not _is_float(x)}
-    floats = {dtype for dtype in known if dtype.kind == "f"}
-    return F64 if floats == {F64} else F32
+def _matches(name: str, globs: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name, g) or name.startswith(f"{g}.") for g in globs)
 
 
-def has_f64(request: TraceRequest) -> bool:
-    """Whether a param, a state or an entry of the batch is f64 in the step."""
-    trees = _types(request.params, "params"), _types(request.state, "state"), _batch_types(request)
-    return any(t.dtype == F64 for types in trees for t in types.values())
+def float_argument(dtype: Any) -> DType:
+    """The dtype that `data_dtype=` names, in NumPy's words or graphc's. Raises G0806."""
+    try:
+        known = DTYPES.get(dtype) or dtype_of(np.dtype(dtype))
+    except (GraphcError, TypeError):
+        known = None
+    if known is None or known.kind != "f":
+        text = f"data_dtype={dtype!r} is not a float dtype"
+        raise GraphcError("G0806", text, help="such as 'float32' or 'float64'")
+    return known
 
 
-def _is_float(x: Any) -> bool:
-    return type(x.value if isinstance(x, Param) and not x.init else x) is float
+# -- notes ----------------------------------------------------------------------------------------
 
 
 def dtype_notes(request: TraceRequest) -> list[GraphcError]:
     """What to say of dtypes: of a batch that is narrowed, and of a few f64 params or states."""
-    given, used = _types(request.batch, "batch"), _batch_types(request)
+    given, used = request.batch_tree.types, request.batch_types
     narrowed = [name for name, t in given.items() if t.dtype != used[name].dtype]
     notes = []
     if narrowed and request.data_dtype is None:
@@ -126,10 +168,11 @@ def dtype_notes(request: TraceRequest) -> list[GraphcError]:
             GraphcError(
                 "G0831",
                 f"{_are(narrowed, 'batch')} {given[narrowed[0]].dtype.numpy}, the params are "
-                f"{params_float(request)}: taken as {to}",
+                f"{request.params_float}: taken as {to}",
+                span=request.span,
                 help=f"make it {to} where it is made, or keep its dtype with "
                 "graphc.compile(..., data_dtype='float64')",
-            ).at(request.span)
+            )
         )
     return notes + _mixed(request)
 
@@ -153,28 +196,25 @@ def list_notes(request: TraceRequest) -> list[GraphcError]:
 
 def _mixed(request: TraceRequest) -> list[GraphcError]:
     """A note of f64 params and states beside f32 ones, which make all of the step f64."""
-    floats, kinds = {}, {}
-    for tree, kind in (request.params, "params"), (request.state, "state"):
-        for name, x in (flatten(tree, kind)[0] if tree is not None else {}).items():
-            if not _is_chosen(x) and _type(name, x, kind).dtype.kind == "f":
-                floats[name], kinds[name] = _type(name, x, kind).dtype, kind
-    wide = [name for name, dtype in floats.items() if dtype == F64]
-    if not wide or all(floats[n] != F32 for n, kind in kinds.items() if kind == "params"):
+    wide = {
+        kind: [name for name, dtype in _floats(tree).items() if dtype == F64]
+        for kind, tree in (("params", request.params_tree), ("state", request.state_tree))
+    }
+    names = [name for each in wide.values() for name in each]
+    if not names or F32 not in _floats(request.params_tree).values():
         return []
-    what = "it" if len(wide) == 1 else "them"
-    return [
-        GraphcError(
-            "G0831",
-            f"{_are(wide, kinds[wide[0]])} float64 beside float32: what meets {what} is computed "
-            "in float64",
-            help="make all params one dtype: np.zeros(n, np.float32), x.astype(np.float32)",
-        ).at(request.span)
-    ]
+    what = "it" if len(names) == 1 else "them"
+    text = f"{_are(names, 'params' if wide['params'] else 'state')} float64 beside float32: "
+    text += f"what meets {what} is computed in float64"
+    help = "make all params one dtype: np.zeros(n, np.float32), x.astype(np.float32)"
+    return [GraphcError("G0831", text, span=request.span, help=help)]
 
 
-def _is_chosen(x: Any) -> bool:
-    """Whether a leaf's dtype was written out: a `graphc.param` is f32 otherwise."""
-    return isinstance(x, Param) and x.init is not None
+def _floats(tree: GivenTree) -> dict[str, DType]:
+    """The dtypes of the float leaves whose dtype is that of an array: a `graphc.param` that an
+    initializer makes is f32, if nothing else was said."""
+    made = {name for name, x in tree.leaves.items() if isinstance(x, Param) and x.init is not None}
+    return {n: t.dtype for n, t in tree.types.items() if t.dtype.kind == "f" and n not in made}
 
 
 def _are(names: list[str], kind: str) -> str:
@@ -182,31 +222,36 @@ def _are(names: list[str], kind: str) -> str:
     return f"{kind} {listed(names)} {'is' if len(names) == 1 else 'are'}"
 
 
-def float_argument(dtype: Any, span: Span | None) -> DType:
-    """The dtype that `data_dtype=` names, in NumPy's words or graphc's. Raises G0806."""
-    try:
-        known = DTYPES.get(dtype) or dtype_of(np.dtype(dtype))
-    except (GraphcError, TypeError):
-        known = None
-    if known is None or known.kind != "f":
-        text = f"data_dtype={dtype!r} is not a float dtype"
-        raise GraphcError("G0806", text, span=span, help="such as 'float32' or 'float64'")
-    return known
-
-
 # -- variables and inputs -------------------------------------------------------------------------
 
 
-def variables(session: TraceSession, tree: Any, kind: str) -> tuple[Any, Structure]:
-    """The tree with a traced variable for every leaf."""
-    leaves, form = parameters(tree, kind)
-    read = {name: _variable(session, name, x, kind) for name, x in leaves.items()}
-    return form.build(read, session.paths), form
+def variables(session: TraceSession, tree: GivenTree, kind: str) -> Any:
+    """The tree with a traced variable for every leaf.
+
+    The metadata of a dataclass field says what its leaf does not: so an array that was trained, in
+    the place of the `graphc.param` that it came from, has the same options.
+    """
+    metadata = tree.form.metadata
+    read = {
+        name: _variable(session, name, _as_param(x, metadata[name]), tree.types[name], kind)
+        for name, x in tree.leaves.items()
+    }
+    return tree.form.build(read, session.paths)
 
 
-def _variable(session: TraceSession, name: str, leaf: Param, kind: str) -> Tracer:
+_UNSAID = Param()
+_OPTIONS = ("decay", "trainable", "sparse", "aggregation")
+
+
+def _as_param(x: Any, metadata: Mapping[str, Any]) -> Param:
+    leaf = x if isinstance(x, Param) else Param(x)
+    options = {k: metadata[k] for k in _OPTIONS if k in metadata}
+    unsaid = {k: v for k, v in options.items() if getattr(leaf, k) == getattr(_UNSAID, k)}
+    return replace(leaf, **unsaid) if unsaid else leaf
+
+
+def _variable(session: TraceSession, name: str, leaf: Param, t: TensorType, kind: str) -> Tracer:
     f = session.builder
-    t = _type(name, leaf, kind)
     trained = kind == "params" and leaf.trainable and t.dtype.kind == "f"
     if name in f.variables:
         raise GraphcError(
@@ -233,43 +278,23 @@ def _variable(session: TraceSession, name: str, leaf: Param, kind: str) -> Trace
     return read
 
 
-def inputs(
-    session: TraceSession, request: TraceRequest, dynamic: bool, grown: bool
-) -> tuple[Any, Structure]:
+def inputs(session: TraceSession, request: TraceRequest, dynamic: bool, grown: bool) -> Any:
     """The batch with a traced input for every leaf.
 
     dynamic: whether its length may differ at run time; grown: another size than the example's
     """
     f = session.builder
-    form = flatten(request.batch, "batch")[1]
-    types = _batch_types(request)
-    cut = _cut(request, types)
-    _check_batch({n: types[n].shape[0] for n in cut})
-    session.size = types[cut[0]].shape[0] if cut else 0
+    _check_batch({n: request.batch_types[n].shape[0] for n in request.batched})
+    session.size = request.batch_size or 0
     made = {}
-    for name, t in types.items():
-        if name in cut and dynamic:
+    for name, t in request.batch_types.items():
+        if name in request.batched and dynamic:
             extents = (Extent(request.batch_dim), *(None,) * (t.rank - 1))
             first = another_size(t.shape[0]) if grown else t.shape[0]
             t = TensorType((first, *t.shape[1:]), t.dtype, extents)
         op = op_named("input")(source_name=name)  # type: ignore[call-arg]
         made[name] = Tracer(session, f.add(op, type=t, name=name))
-    return form.build(made), form
-
-
-def _cut(request: TraceRequest, types: Mapping[str, TensorType]) -> list[str]:
-    """The entries of the batch that have a batch dim."""
-    return [n for n, t in types.items() if t.rank and not _matches(n, request.whole)]
-
-
-def batch_size(request: TraceRequest) -> int | None:
-    """The number of examples in the example batch; None if no entry has a batch dim."""
-    types = _types(request.batch, "batch")
-    return next((types[n].shape[0] for n in _cut(request, types)), None)
-
-
-def _matches(name: str, globs: tuple[str, ...]) -> bool:
-    return any(fnmatchcase(name, g) or name.startswith(f"{g}.") for g in globs)
+    return request.batch_tree.form.build(made)
 
 
 def _check_batch(lengths: Mapping[str, int]) -> None:

@@ -154,8 +154,8 @@ def minimize(
     """
     session = current("graphc.minimize()")
     globs = (over,) if isinstance(over, str) else None if over is None else tuple(over)
-    check_optimizer(optimizer, user_span())
     with session.builder.at(user_span()):
+        check_optimizer(optimizer)
         if not all(isinstance(glob, str) for glob in globs or ()):
             text = f"over= takes names, not {over!r}"
             raise GraphcError("G0809", text)

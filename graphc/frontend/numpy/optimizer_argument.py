@@ -6,14 +6,14 @@ from typing import Any
 
 from graphc.ir.op import record_named, record_names
 from graphc.ops.optimizers.optimizer import Optimizer, Transform
-from graphc.support.errors import GraphcError, Span, did_you_mean
+from graphc.support.errors import GraphcError, did_you_mean
 
 
-def check_optimizer(given: Any, span: Span | None) -> None:
-    """Raise G0206, at the user's call, if this is neither a transform nor a list of them."""
+def check_optimizer(given: Any) -> None:
+    """Raise G0206 if this is neither a transform nor a list of them."""
     for x in given if isinstance(given, list | tuple) and type(given) in (list, tuple) else [given]:
         if x is not None and not isinstance(x, Transform):
-            raise GraphcError("G0206", f"{_shown(x)} is not an optimizer", span=span, help=_help(x))
+            raise GraphcError("G0206", f"{_shown(x)} is not an optimizer", help=_help(x))
 
 
 def _shown(x: Any) -> str:

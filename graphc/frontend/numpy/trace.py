@@ -24,6 +24,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
@@ -31,14 +32,10 @@ import numpy as np
 
 from graphc.frontend.numpy.arguments import (
     TraceRequest,
-    batch_size,
     dtype_notes,
     float_argument,
-    float_of,
-    has_f64,
     inputs,
     list_notes,
-    params_float,
     variables,
 )
 from graphc.frontend.numpy.batch_arrays import arrays_for, example_of
@@ -211,106 +208,96 @@ def record(
     """
     span = user_span()
     try:
-        example = example_of(batch)
-    except GraphcError as error:
-        raise error.at(span) from None
-    request = TraceRequest(
-        function, params, state, example, optimizer, training, tuple(whole), batch_dim,
-        checked_seed(seed), span, order, reduction, sparse,
-        None if data_dtype is None else float_argument(data_dtype, span),
-    )  # fmt: skip
-    check_optimizer(optimizer, span)
-    try:
+        request = TraceRequest(
+            function, params, state, example_of(batch), optimizer, training, tuple(whole),
+            batch_dim, checked_seed(seed), span, order, reduction, sparse,
+            None if data_dtype is None else float_argument(data_dtype),
+        )  # fmt: skip
+        check_optimizer(optimizer)
         return _recorded(request)
     except GraphcError as error:
-        raise error.at(request.span) from None
+        raise error.at(span) from None
 
 
-def _recorded(request: TraceRequest) -> TracedStep:
-    sessions: list[TraceSession] = []
-    fixed = False
+def _recorded(request: TraceRequest, traced_at: frozenset[Span] = frozenset()) -> TracedStep:
+    """traced_at: where the function makes constant arrays into which traced values are written"""
+    session = _session(request, traced_at)
     try:
-        traced, sized = _run(request, sessions)
+        traced = _run(request, session)
     except Exception as error:
-        where = sessions[0].written if sessions else None
-        if where is not None and where not in request.traced_at:
-            return _recorded(replace(request, traced_at=request.traced_at | {where}))
+        if session.written is not None and session.written not in traced_at:
+            return _recorded(request, traced_at | {session.written})
         # An array as long as the batch may be used as only a constant can be: as an index of a
         # list, or to write into. The step is then for one batch size.
-        if not (sessions and sessions[0].sized_arrays):
+        if not session.sized_arrays:
             raise
+        session = _session(request, traced_at, fixed=True)
         try:
-            traced, sized = _run(request, fixed=True)
+            traced = _run(request, session)
         except Exception:
             raise error from None
-        fixed = True
     exact, notes = traced.exact, traced.notes
-    if exact is None and sized is not None and not _holds_for_another_size(request, traced, fixed):
-        exact = sized
+    new = partial(_session, request, traced_at, session.fixed)
+    if exact is None and session.sized and not _holds_for_another_size(request, traced, new()):
+        exact = session.sized
     if exact is not None:
-        traced, _ = _run(request, exact=exact, fixed=fixed)
-    said = size_notes(batch_size(request), traced.exact, traced.needs, notes)
+        traced = _run(request, new(), exact=exact)
+    said = size_notes(request.batch_size, traced.exact, traced.needs, notes)
     return replace(traced, notes=(*notes, *said))
 
 
-def _holds_for_another_size(request: TraceRequest, traced: TracedStep, fixed: bool) -> bool:
+def _holds_for_another_size(
+    request: TraceRequest, traced: TracedStep, session: TraceSession
+) -> bool:
     """Whether the function is the same step for a batch of another size."""
     try:
-        other, _ = _run(request, grown=True, fixed=fixed)
+        other = _run(request, session, grown=True)
     except Exception:  # what fits the example does not fit another size
         return False
     return other.exact is None and same_but_for_lengths(traced.graph, other.graph)
 
 
 def _run(
-    request: TraceRequest,
-    sessions: list[TraceSession] | None = None,
-    *,
-    exact: Span | None = None,
-    grown: bool = False,
-    fixed: bool = False,
-) -> tuple[TracedStep, Span | None]:
-    """One run of the function, and the span at which it used the batch size as a length, if any.
+    request: TraceRequest, session: TraceSession, *, exact: Span | None = None, grown: bool = False
+) -> TracedStep:
+    """One run of the function, which the session records.
 
-    With `exact` the batch dims are static; with `grown` they have another size; with `fixed`,
-    arrays as long as the batch are constants. The session is added to `sessions`.
+    exact: why the batch dims are static, if they are; grown: whether they have another size
     """
-    session = _session(request, fixed)
     f = session.builder
-    if sessions is not None:
-        sessions.append(session)
+    trees = request.params_tree, request.state_tree
     with running(session), replaced(), f.at(request.span):
-        params, param_form = variables(session, request.params, "params")
-        state, state_form = None, None
-        if request.state is not None:
-            state, state_form = variables(session, request.state, "state")
-        batch, batch_form = inputs(session, request, exact is None, grown)
-        given = (params, batch) if request.state is None else (params, state, batch)
-        returned = _called(session, request, given)
+        params = variables(session, trees[0], "params")
+        state = () if request.state is None else (variables(session, trees[1], "state"),)
+        batch = inputs(session, request, exact is None, grown)
+        returned = _called(session, request, (params, *state, batch))
         code = getattr(request.function, "__code__", None)
         span = Span(code.co_filename, code.co_firstlineno) if code else None
         words = request.order, request.reduction, request.sparse
+        params_form, state_form = trees[0].form, trees[1].form if state else None
         result = take_result(session, returned, request.optimizer, words, span, state_form)
         objectives(session)
     graph = f.build()
-    traced = TracedStep(
-        graph, session.first.build(), session.initial, param_form, state_form, batch_form,
-        exact or session.exact or measured(f, graph), f.asked, needs_whole(f),
-        (*dtype_notes(request), *list_notes(request), *session.notes),
+    return TracedStep(
+        graph, session.first.build(), session.initial, params_form, state_form,
+        request.batch_tree.form, exact or session.exact or measured(f, graph), f.asked,
+        needs_whole(f), (*dtype_notes(request), *list_notes(request), *session.notes),
         session.size, result,
     )  # fmt: skip
-    return traced, session.sized
 
 
-def _session(request: TraceRequest, fixed: bool) -> TraceSession:
+def _session(
+    request: TraceRequest, traced_at: frozenset[Span], fixed: bool = False
+) -> TraceSession:
+    """The session of a run. fixed: whether arrays as long as the batch are constants"""
     name = getattr(request.function, "__name__", "step")
     f = Builder("step" if name == "<lambda>" else name, training=request.training)
     session = TraceSession(f, Tracer, first=Builder(f"{f.name}.init"), fixed=fixed)
-    session.traced_at = request.traced_at
+    session.traced_at = traced_at
     f.seed = session.first.seed = request.seed
-    f.float = session.first.float = float_of(request)
-    session.wide = has_f64(request)
-    session.wide_params = F64 in (f.float, params_float(request))
+    f.float = session.first.float = request.float
+    session.wide = request.has_f64
+    session.wide_params = F64 in (f.float, request.params_float)
     return session
 
 
