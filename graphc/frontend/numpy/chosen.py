@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from graphc.frontend.numpy.length import Traced
-from graphc.frontend.numpy.mask_order import beside_chosen
+from graphc.frontend.numpy.mask_order import in_mask_order
 from graphc.support.caller import user_span
 from graphc.support.errors import GraphcError
 
@@ -88,13 +88,14 @@ class ChosenEntries(np.lib.mixins.NDArrayOperatorsMixin):
         if extra == 1:
             x = x if isinstance(x, Traced) else np.asarray(x)
             shape = (*(1,) * self._mask.ndim, *x.shape[1:])
-            x = x.reshape(shape) if x.shape[0] == 1 else self._in_order(x)
+            x = x.reshape(shape) if x.shape[0] == 1 else self._each(x)
         # Its gradient is a sum over all entries. What is computed of those that are not chosen may
         # be NaN, which a factor 0 would not remove.
         return _only_chosen(x, self._mask, self._whole) if isinstance(x, Traced) else x
 
-    def _in_order(self, x: Any) -> Any:
-        return self._mask.apply("x[mask]", beside_chosen, (self._mask, x), {})
+    def _each(self, x: Any) -> Any:
+        """An operand with a value for each chosen entry, as one with these in their places."""
+        return self._mask.apply("x[mask]", in_mask_order, (self._mask, x), {})
 
     def _reduced(self, function: Callable[..., Any] | None, options: Mapping[str, Any]) -> Any:
         if function is None or any(v is not None for v in options.values()):

@@ -20,7 +20,7 @@ from graphc.frontend.operands import array_of, as_int, value
 from graphc.frontend.run_time_length import always_inside, is_count
 from graphc.ir.builder import Builder, Value
 from graphc.ir.op import require
-from graphc.ir.types import I32, Extent, Size
+from graphc.ir.types import BOOL, I32, Extent, Size
 from graphc.ops.composites.picking import entry_along
 from graphc.ops.composites.run_time_rows import entry
 from graphc.ops.reshape import Reshape
@@ -34,8 +34,8 @@ Item: TypeAlias = Any  # int, slice, None, or an array of integers: an ndarray o
 def getitem(f: Builder, x: Any, key: Any) -> Value:
     """x[key]. Raises G0805."""
     source = value(f, x)
-    items = _expanded(_items(key), source.rank)
-    if any(isinstance(k, np.ndarray | Value) for k in items):
+    items = expanded(_items(key), source.rank)
+    if any(map(is_array, items)):
         return _fancy(f, source, items)
     source, items = _picked(f, source, items)
     return f.getitem(source, tuple(items))
@@ -152,9 +152,25 @@ def _constant(k: Any) -> list[Item]:
     return [array.astype(np.int64)]
 
 
-def _expanded(items: list[Item], rank: int) -> list[Item]:
-    """The items with `...` written out, one for each dim."""
-    used = sum(k is not None and k is not Ellipsis for k in items)
+def is_array(k: Item) -> bool:
+    """Whether a part of a key is an array, constant or traced."""
+    return isinstance(k, np.ndarray | Value)
+
+
+def is_mask(k: Item) -> bool:
+    """Whether a part of a key is an array of bools, constant or traced."""
+    return is_array(k) and (k.dtype == BOOL if isinstance(k, Value) else k.dtype == bool)
+
+
+def rank_of(k: Item) -> int:
+    """The number of dims of an array in a key."""
+    return k.rank if isinstance(k, Value) else int(k.ndim)
+
+
+def expanded(items: list[Item], rank: int) -> list[Item]:
+    """The items with `...` written out: in all they index each dim."""
+    indexing = [k for k in items if k is not None and k is not Ellipsis]
+    used = sum(rank_of(k) if is_mask(k) else 1 for k in indexing)
     text = f"{used} {'index' if used == 1 else 'indices'} for an array of {rank} dims"
     help = f"write {rank} at most; x[..., 0] is along the last dim"
     help = "a scalar has no entries: leave the index out" if rank == 0 else help
@@ -170,9 +186,13 @@ def _expanded(items: list[Item], rank: int) -> list[Item]:
 
 
 @dataclass
-class _IndexArrays:
-    """The index arrays of a key: the dims of x that they index, and their position in the
-    result."""
+class IndexArrays:
+    """The index arrays of a key: the dims that each indexes of x[key without them], and where
+    theirs begin in x[key].
+
+    As in NumPy, an integer counts as an array here, and the dims of arrays that are not adjacent in
+    the key come first in the result.
+    """
 
     ids: list[Item]
     dims: list[int]
@@ -180,28 +200,23 @@ class _IndexArrays:
 
 
 def _fancy(f: Builder, x: Value, items: list[Item]) -> Value:
-    basic, arrays = _apart(items)
-    y = f.getitem(x, tuple(basic))
+    arrays = index_arrays(items)
+    y = f.getitem(x, tuple(slice(None) if is_array(k) else k for k in items))
     order = [*arrays.dims, *(d for d in range(y.rank) if d not in arrays.dims)]
     y = _looked_up(f, y, arrays, order)
     rank = y.rank - (len(order) - len(arrays.dims))  # of the index arrays, broadcast
     return f.moveaxis(y, list(range(rank)), [arrays.first_dim + i for i in range(rank)])
 
 
-def _apart(items: list[Item]) -> tuple[list[Item], _IndexArrays]:
-    """The key with whole slices in place of arrays, and the arrays.
-
-    As in NumPy, an integer counts as an array here, and the dims of arrays that are not adjacent in
-    the key come first in the result.
-    """
-    basic, ids, dims, dim = [], [], [], 0
+def index_arrays(items: list[Item]) -> IndexArrays:
+    """The arrays of a key that has some."""
+    ids, dims, dim = [], [], 0
     for k in items:
-        if isinstance(k, np.ndarray | Value):
+        if is_array(k):
             ids.append(k)
             dims.append(dim)
-        basic.append(slice(None) if isinstance(k, np.ndarray | Value) else k)
         dim += not isinstance(k, int)
-    return basic, _IndexArrays(ids, dims, dims[0] if adjacent_arrays(items) else 0)
+    return IndexArrays(ids, dims, dims[0] if adjacent_arrays(items) else 0)
 
 
 def adjacent_arrays(items: list[Item]) -> bool:
@@ -210,7 +225,7 @@ def adjacent_arrays(items: list[Item]) -> bool:
     return at == list(range(at[0], at[-1] + 1))
 
 
-def _looked_up(f: Builder, x: Value, arrays: _IndexArrays, order: list[int]) -> Value:
+def _looked_up(f: Builder, x: Value, arrays: IndexArrays, order: list[int]) -> Value:
     """The dims of the index arrays, then the rest of x."""
     if len(arrays.ids) == 1:
         (d,), (k,) = arrays.dims, arrays.ids

@@ -16,12 +16,13 @@ from graphc.ir.types import I32
 from graphc.ops.composites.support import reshaped
 
 
-def in_mask_order(f: Builder, mask: Value, v: Value, dim: int = 0) -> Value:
+def in_mask_order(f: Builder, mask: Any, v: Any, dim: int = 0) -> Value:
     """v [a.., n, b..] as [a.., mask.., b..], n at `dim`: value i for the ith entry that is chosen.
 
     What stands at the others is unspecified. Raises G0804, and at run time G0506 if the mask does
     not choose n entries.
     """
+    mask, v = value(f, mask), value(f, v)
     n = v.shape[dim]
     require(
         n > 0 and mask.type.size > 0,
@@ -38,9 +39,4 @@ def in_mask_order(f: Builder, mask: Value, v: Value, dim: int = 0) -> Value:
     return f.gather(v, reshaped(f, ids, mask.shape), dim=dim)
 
 
-def beside_chosen(f: Builder, mask: Any, v: Any) -> Value:
-    """v [n, b..], an operand of x[mask], as one of x [mask.., b..]. Raises G0804, G0506."""
-    return in_mask_order(f, value(f, mask), value(f, v))
-
-
-__all__ = ["beside_chosen", "in_mask_order"]
+__all__ = ["in_mask_order"]

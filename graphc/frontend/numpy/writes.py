@@ -8,12 +8,21 @@ are known at run time are looked up. Where a place is written several times, the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import EllipsisType
 from typing import Any
 
 import numpy as np
 
-from graphc.frontend.numpy.indexing import Item, adjacent_arrays, getitem, items_of
+from graphc.frontend.numpy.indexing import (
+    Item,
+    adjacent_arrays,
+    expanded,
+    getitem,
+    index_arrays,
+    is_array,
+    is_mask,
+    items_of,
+    rank_of,
+)
 from graphc.frontend.numpy.mask_order import in_mask_order
 from graphc.frontend.numpy.session import plain_shape
 from graphc.frontend.numpy.written_parts import parts_of, remember
@@ -32,8 +41,8 @@ def with_entries(f: Builder, x: Any, key: Any, v: Any) -> Value:
     """x with x[key] = v. Raises G0804, G0805, G0810."""
     array = value(f, x)
     new = cast_to(f, v, array.dtype)
-    items = _expanded(_items(key), array.rank)
-    if not any(isinstance(k, np.ndarray | Value) for k in items):
+    items = expanded(_items(key), array.rank)
+    if not any(map(is_array, items)):
         return with_slices(f, array, items, new)
     return _with_arrays(f, array, items, new)
 
@@ -60,40 +69,14 @@ def _items(key: Any) -> list[Item]:
     """The parts of a key; masks stay masks."""
     items: list[Item] = []
     for k in key if isinstance(key, tuple) else (key,):
-        items += [k] if _is_mask(k) else items_of(k)
+        items += [k] if is_mask(k) else items_of(k)
     require(
-        not any(_is_mask(k) and not _rank(k) for k in items),
+        not any(is_mask(k) and not rank_of(k) for k in items),
         "a bool is not an index",
         code="G0805",
         help="write np.where(condition, v, x)",
     )
     return items
-
-
-def _is_mask(k: Item) -> bool:
-    return (isinstance(k, np.ndarray) and k.dtype == bool) or (
-        isinstance(k, Value) and k.dtype == BOOL
-    )
-
-
-def _rank(k: Item) -> int:
-    return k.rank if isinstance(k, Value) else k.ndim
-
-
-def _width(k: Item) -> int:
-    """How many dims a part of a key indexes."""
-    return 0 if k is None else _rank(k) if _is_mask(k) else 1
-
-
-def _expanded(items: list[Item], rank: int) -> list[Item]:
-    """The items with `...` written out, in all for each dim."""
-    dots = [i for i, k in enumerate(items) if isinstance(k, EllipsisType)]
-    require(len(dots) <= 1, "an index has one `...` at most", code="G0805")
-    used = sum(_width(k) for k in items if not isinstance(k, EllipsisType))
-    text = f"{used} {'index' if used == 1 else 'indices'} for an array of {rank} dims"
-    require(used <= rank, text, code="G0805")
-    at = dots[0] if dots else len(items)
-    return [*items[:at], *[slice(None)] * (rank - used), *items[at + 1 :]]
 
 
 # -- the shape of what is written -----------------------------------------------------------------
@@ -187,16 +170,13 @@ def _follows(k: Item) -> bool:
 def _selected(k: Item, n: int) -> tuple[range, int]:
     """The places that an integer or a slice of a key takes in a dim of length n, and how many."""
     if isinstance(k, slice):
-        places = range(*slice(*(None if b is None else int(b) for b in _ends(k))).indices(n))
+        bounds = (None if b is None else int(b) for b in (k.start, k.stop, k.step))
+        places = range(*slice(*bounds).indices(n))
         return places, len(places)
     i = int(k)
     text = f"index {i} is out of range for a dim of {n}"
     require(-n <= i < n, text, code="G0805")
     return range(i % n, i % n + 1), 1
-
-
-def _ends(k: slice) -> tuple[Any, Any, Any]:
-    return k.start, k.stop, k.step
 
 
 def _dims_of_array(f: Builder, v: Value, items: list[Item]) -> Value:
@@ -278,36 +258,27 @@ def _chosen_of_batch(f: Builder, x: Value, d: int, k: Item, rows: Value) -> Valu
 
 def _with_arrays(f: Builder, x: Value, items: list[Item], v: Value) -> Value:
     """The entries of slices are taken, written to, and put back."""
-    basic = [p for k in items for p in ([slice(None)] * _width(k) if _is_array(k) else [k])]
-    partial = any(not isinstance(k, slice) or any(e is not None for e in _ends(k)) for k in basic)
+    basic = [p for k in items for p in ([slice(None)] * _width(k) if is_array(k) else [k])]
+    partial = any(k != slice(None) for k in basic)
     part = getitem(f, x, tuple(basic)) if partial else x
-    masks = [k for k in items if _is_mask(k)]
-    arrays = [k for k in items if _is_array(k)]
-    if len(arrays) == 1 and masks:
-        new = _with_mask(f, part, items, v)
-        if new is not None:
-            return with_slices(f, x, basic, new) if partial else new
-    items = [p for k in items for p in _as_places(k)]
-    new = _with_places(f, part, items, v)
+    (array, *others) = filter(is_array, items)
+    new = _with_mask(f, part, items, v) if is_mask(array) and not others else None
+    if new is None:
+        places = [p for k in items for p in (np.nonzero(k) if is_mask(k) else [k])]
+        new = _with_places(f, part, places, v)
     return with_slices(f, x, basic, new) if partial else new
 
 
-def _is_array(k: Item) -> bool:
-    return isinstance(k, np.ndarray | Value)
-
-
-def _as_places(k: Item) -> list[Item]:
-    """A constant mask as the places of its true entries."""
-    if not _is_mask(k):
-        return [k]
-    return list(np.nonzero(k))
+def _width(k: Item) -> int:
+    """How many dims an array of a key indexes."""
+    return rank_of(k) if is_mask(k) else 1
 
 
 def _with_mask(f: Builder, x: Value, items: list[Item], v: Value) -> Value | None:
     """x with the entries of a mask written; None if v has an entry for each of them."""
-    at = next(i for i, k in enumerate(items) if _is_mask(k))
+    at = next(i for i, k in enumerate(items) if is_mask(k))
     d = sum(not isinstance(k, int) for k in items[:at])  # the dims of x, after slices
-    mask, rank = items[at], _rank(items[at])
+    mask, rank = items[at], rank_of(items[at])
     require(
         tuple(mask.shape) == x.shape[d : d + rank],
         f"a mask of shape {tuple(mask.shape)} for dims of {x.shape[d : d + rank]}",
@@ -334,7 +305,8 @@ def _with_mask(f: Builder, x: Value, items: list[Item], v: Value) -> Value | Non
 
 
 def _with_places(f: Builder, x: Value, items: list[Item], v: Value) -> Value:
-    ids, dims, first = _arrays(items)
+    arrays = index_arrays(items)
+    ids, dims, first = arrays.ids, arrays.dims, arrays.first_dim
     shape = np.broadcast_shapes(*(k.shape for k in ids))
     rest = [n for d, n in enumerate(x.shape) if d not in dims]
     v = _of_rank(f, v, (*rest[:first], *shape, *rest[first:]))
@@ -344,15 +316,3 @@ def _with_places(f: Builder, x: Value, items: list[Item], v: Value) -> Value:
     order = [*dims, *(d for d in range(x.rank) if d not in dims)]
     y = written_at(f, f.transpose(x, order), ids, shape, v)
     return f.transpose(y, [order.index(d) for d in range(x.rank)])
-
-
-def _arrays(items: list[Item]) -> tuple[list[Item], list[int], int]:
-    """The arrays of indices, the dims that they index after slices, and where theirs begin in
-    x[key]."""
-    ids, dims, dim = [], [], 0
-    for k in items:
-        if _is_array(k):
-            ids.append(k)
-            dims.append(dim)
-        dim += not isinstance(k, int)
-    return ids, dims, dims[0] if adjacent_arrays(items) else 0
