@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Never, NoReturn, Self
 from graphc.compiler.plan_cache import compiled
 from graphc.frontend.module import Module
 from graphc.frontend.numpy import other_words
-from graphc.frontend.numpy.other_words import TRAINER_WORDS
 from graphc.frontend.numpy.trace import TracedStep
 from graphc.frontend.numpy.traced_module import traced_module
 from graphc.inspect.explain.over_budget import check_limits
@@ -39,9 +38,10 @@ from graphc.runtime.training.loop import OnStep
 from graphc.runtime.transports.transport import Transport
 from graphc.strategies import Strategy, parse_strategy
 from graphc.strategies.text import given_strategy
-from graphc.support.calls import TOO_MANY, explain_classes, explained
+from graphc.support.calls import explain_classes, explained
 from graphc.support.errors import GraphcError
 from graphc.support.gc_pause import collector_paused
+from graphc.support.hints import TOO_MANY, hints
 from graphc.support.no_fork import no_fork
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from graphc.inspect.page import HtmlPage
 
 
-@explained(other_words.COMPILE_WORDS)
+@explained("compile_arguments")
 def compile(
     loss_fn: Callable[..., Any],
     params: Any,
@@ -157,7 +157,8 @@ class StepTrainer:
         with self._explaining():
             if not others:
                 return self.trainer.step(self._fed(batch))
-            raise GraphcError("G0839", "step: it takes one batch", help=TRAINER_WORDS[TOO_MANY])
+            help = hints("trainer_arguments")[TOO_MANY]
+            raise GraphcError("G0839", "step: it takes one batch", help=help)
 
     def _fed(self, batch: Any) -> Any:
         if not self.module.learns:
@@ -415,6 +416,5 @@ class StepTrainer:
         self.close()
 
 
-explain_classes(
-    [StepTrainer], TRAINER_WORDS, ("fit", "evaluate", "predict", "graph", "save", "saver", "load")
-)
+_EXPLAINED = ("fit", "evaluate", "predict", "graph", "save", "saver", "load")
+explain_classes([StepTrainer], "trainer_arguments", _EXPLAINED)

@@ -22,6 +22,7 @@ from graphc.runtime.callbacks.rate import LearningRate, ReduceLROnPlateau
 from graphc.support.caller import user_span
 from graphc.support.calls import explain_classes
 from graphc.support.errors import UnknownNameError, did_you_mean
+from graphc.support.hints import hints
 
 __all__ = [
     "BestCheckpoint",
@@ -35,22 +36,10 @@ __all__ = [
     "TensorBoard",
 ]
 
-_ELSEWHERE = {
-    "CSVLogger": "CsvLog(path)",
-    "LambdaCallback": "a function of (epoch, metrics), or a class on top of Callback",
-    "LearningRateMonitor": "the optimizer's reports of its rate",
-    "LearningRateScheduler": "LearningRate(schedule), or a schedule as the optimizer's rate",
-    "ModelCheckpoint": "BestCheckpoint(path), or fit(..., checkpoint=graphc.Checkpoints(folder))",
-    "TQDMProgressBar": "fit(..., progress=True)",
-}
-
-
 if not TYPE_CHECKING:  # where a type checker says it better
 
     def __getattr__(name: str) -> NoReturn:
-        hint = (
-            f"it is {_ELSEWHERE[name]} here" if name in _ELSEWHERE else did_you_mean(name, __all__)
-        )
+        hint = hints("callbacks").get(name) or did_you_mean(name, __all__)
         if name.startswith("__"):
             raise AttributeError(name)
         known = hint or f"there are: {', '.join(__all__)}"
@@ -58,22 +47,4 @@ if not TYPE_CHECKING:  # where a type checker says it better
         raise UnknownNameError("G0836", text, span=user_span(), help=known)
 
 
-_WORDS = {  # arguments of others
-    "filepath": "it is called path=",
-    "dirpath": "it is called path=",
-    "filename": "it is called path=",
-    "log_dir": "it is called folder=",
-    "restore_best_weights": "it is called restore_best=",
-    "save_best_only": "leave it out: BestCheckpoint keeps the best; for others write fit(..., "
-    "checkpoint=graphc.Checkpoints(folder))",
-    "save_weights_only": "leave it out: a checkpoint is the whole training; trainer.load(path, "
-    "partial=True) takes its params alone",
-    "save_freq": "write fit(..., checkpoint=graphc.Checkpoints(folder, every=100))",
-    "verbose": "leave it out: fit(..., progress=True) shows the metrics",
-    "baseline": "write a callback that calls self.trainer.stop()",
-    "update_freq": "it is called every=",
-    "threshold": "it is called min_delta=",
-    "epsilon": "it is called min_delta=",
-    "optimizer": "leave it out: the rate is graphc.hyper('lr', 1e-3) in graphc.compile",
-}
-explain_classes((globals()[name] for name in __all__), _WORDS)
+explain_classes((globals()[name] for name in __all__), "callbacks_arguments")

@@ -74,34 +74,4 @@ def __getattr__(name: str) -> NoReturn:
     raise UnknownNameError("G0836", text, span=user_span(), help=help)
 
 
-_WORDS = {  # arguments of others
-    "beta1": "it is called b1=",
-    "beta_1": "it is called b1=",
-    "beta2": "it is called b2=",
-    "beta_2": "it is called b2=",
-    "betas": "write b1=0.9, b2=0.999",
-    "epsilon": "it is called eps=",
-    "params": "leave it out: graphc.compile(step, params, ...) trains its params",
-    "rho": "it is called decay=",
-    "alpha": "it is called decay=",
-    "initial_accumulator_value": "it is called initial=",
-    "clipnorm": "write graphc.optim.chain(graphc.optim.clip_by_global_norm(1.0), ...)",
-    "global_clipnorm": "write graphc.optim.chain(graphc.optim.clip_by_global_norm(1.0), ...)",
-    "clipvalue": "write graphc.optim.chain(graphc.optim.clip_by_value(1.0), ...)",
-    "amsgrad": "leave it out: there is no AMSGrad",
-    "foreach": "leave it out: all updates are compiled together",
-    "fused": "leave it out: all updates are compiled together",
-    "maximize": "minimize -loss",
-    "use_ema": "write graphc.optim.chain(..., graphc.optim.ema(0.999))",
-    "weight_decay": "write graphc.optim.adamw(1e-3, weight_decay=0.01)",
-    "decay_steps": "it is called steps=",
-    "T_max": "it is called steps=",
-    "total_steps": "it is called steps=",
-    "decay_rate": "it is called factor=",
-    "gamma": "it is called factor=",
-    "initial_learning_rate": "it is called initial=",
-    "init_value": "it is called initial=",
-    "max_lr": "it is called peak=",
-    "eta_min": "it is called final=",
-}
-explain_classes((globals()[name] for name in __all__ if name != "chain"), _WORDS)
+explain_classes((globals()[name] for name in __all__ if name != "chain"), "optim_arguments")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 
@@ -20,22 +20,12 @@ from graphc.support import random
 from graphc.support.caller import user_span
 from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError, UnknownNameError
+from graphc.support.hints import hints
 from graphc.support.random import checked_seed
 from graphc.support.warn import warn
 
 if TYPE_CHECKING:
     from graphc.data.source import DataSource
-
-
-_OTHER_WORDS: Final = {
-    "shuffle": "write source.batches(32, shuffle=0)",
-    "repeat": "leave it out: fit(batches, epochs=3) goes over them again",
-    "batch": "it has batches: give them to fit",
-    "cache": "leave it out: graphc.data.arrays keeps all in memory",
-    "take": "write source.take(n).batches(32)",
-    "shape": "write batches.first(), a batch",
-    "unbatch": "write graphc.rebatch(batches, size)",
-}
 
 
 def unknown_name(what: str, name: str, words: Mapping[str, str]) -> AttributeError:
@@ -73,7 +63,7 @@ class Batches:
     _next: Position = field(default=START)
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise unknown_name("a series of batches", name, _OTHER_WORDS)
+        raise unknown_name("a series of batches", name, hints("batches"))
 
     def __len__(self) -> int:
         return self._order.steps

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NoReturn, final
+from typing import Any, NoReturn, final
 
 import numpy as np
 
@@ -12,18 +12,8 @@ from graphc.data.batches import Batches, in_order, unknown_name
 from graphc.data.entries import Entries, Index
 from graphc.runtime.data.sharding import shuffled
 from graphc.support.errors import GraphcError
+from graphc.support.hints import hints
 from graphc.support.random import checked_seed
-
-_OTHER_WORDS: Final = {
-    "batch": "write source.batches(32)",
-    "shuffle": "write source.batches(32, shuffle=0): over all examples",
-    "repeat": "leave it out: fit(batches, epochs=3) goes over them again",
-    "map": "write source.batches(32).map(function), of a batch",
-    "prefetch": "write source.batches(32).prefetch(2)",
-    "skip": "write source.split(0.1, seed=None)[1]",
-    "shape": "write source[0], an example",
-    "filter": "choose examples before: graphc.data.arrays({'x': x[keep]})",
-}
 
 
 class DataSource(ABC):
@@ -44,7 +34,7 @@ class DataSource(ABC):
         """The number of examples."""
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise unknown_name("a source", name, _OTHER_WORDS)
+        raise unknown_name("a source", name, hints("source"))
 
     @abstractmethod
     def rows(self, index: slice | Index) -> Entries:

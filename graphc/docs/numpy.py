@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from graphc.frontend.numpy import table
 from graphc.frontend.numpy.handlers import Handler
+from graphc.support.hints import hints
 
 _INTRO = """\
 # NumPy functions that trace
@@ -132,7 +133,7 @@ def _methods() -> str:
 
 
 def _refused() -> str:
-    rows = [f"| `np.{name}` | {advice} |" for name, advice in sorted(table.ADVICE.items())]
+    rows = [f"| `np.{name}` | {advice} |" for name, advice in sorted(hints("numpy").items())]
     head = ["## Not traced, with what to do instead", "", "| NumPy | because |", "| --- | --- |"]
     return "\n".join([*head, *rows, ""])
 

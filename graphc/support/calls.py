@@ -1,6 +1,6 @@
 """Public calls whose errors say where they were made, and what the arguments are called here.
 
-    @explained({"validation_data": "it is called validation="})
+    @explained("fit_arguments")
     def fit(data, validation=None): ...
 
 An error of graphc that has no place yet gets that of the call. A call with arguments that the
@@ -16,19 +16,19 @@ from typing import Any, TypeVar
 
 from graphc.support.caller import user_span
 from graphc.support.errors import GraphcError, did_you_mean
+from graphc.support.hints import TOO_MANY, hints
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 SHOWN = 10  # arguments that a hint lists
-TOO_MANY = "too many"  # the key of what to say of a call with too many arguments
 
 
 class WrongCallError(GraphcError, TypeError):
     """A call with arguments that the function does not have, or without one that it needs."""
 
 
-def explained(words: Mapping[str, str] | None = None) -> Callable[[F], F]:
-    """A decorator of public functions; words: what to say of arguments that others have."""
+def explained(place: str = "") -> Callable[[F], F]:
+    """A decorator of public functions; place: the hints for arguments that others have."""
 
     def decorate(function: F) -> F:
         @wraps(function)
@@ -39,7 +39,7 @@ def explained(words: Mapping[str, str] | None = None) -> Callable[[F], F]:
                 error.at(user_span())
                 raise
             except TypeError:
-                mistake = _mismatch(function, args, options, words or {})
+                mistake = _mismatch(function, args, options, place)
                 if mistake is None:
                     raise
                 raise mistake from None
@@ -50,17 +50,17 @@ def explained(words: Mapping[str, str] | None = None) -> Callable[[F], F]:
 
 
 def explain_classes(
-    classes: Iterable[Any], words: Mapping[str, str], methods: Iterable[str] = ("__init__",)
+    classes: Iterable[Any], place: str, methods: Iterable[str] = ("__init__",)
 ) -> None:
     """Make classes explain how they are made, or calls of other methods of theirs."""
     for cls in classes:
         for name in methods:
             if name in vars(cls):
-                setattr(cls, name, explained(words)(vars(cls)[name]))
+                setattr(cls, name, explained(place)(vars(cls)[name]))
 
 
 def _mismatch(
-    function: Callable[..., Any], args: Any, options: Any, words: Mapping[str, str]
+    function: Callable[..., Any], args: Any, options: Any, place: str
 ) -> WrongCallError | None:
     """The error of a call that does not fit the signature; None for one that does."""
     form = inspect.signature(function)
@@ -74,7 +74,7 @@ def _mismatch(
     else:
         return None
     text = f"{_name(function)}: {reason}"
-    help = _hint(others, reason, taken, words)
+    help = _hint(others, reason, taken, hints(place) if place else {})
     return WrongCallError("G0839", text, span=user_span(), help=help)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 import graphc
-from graphc.support.calls import TOO_MANY, WrongCallError, explained
+from graphc.support.calls import WrongCallError, explained
 from graphc.support.errors import GraphcError
 
 
-@explained({"units": "it is called width=", TOO_MANY: "one at a time"})
+@explained("trainer_arguments")
 def dense(width: int, bias: bool = True) -> int:
     if width < 0:
         raise GraphcError("G0206", "a width is not negative")
@@ -30,11 +30,16 @@ def test_a_good_call_is_as_without() -> None:
 @pytest.mark.parametrize(
     "args, options, reason, help",
     [
-        ((), {"units": 3}, "there is no argument 'units'", "it is called width="),
+        ((), {"filepath": 3}, "there is no argument 'filepath'", "it is called path="),
         ((3,), {"widht": 3}, "there is no argument 'widht'", "did you mean 'width'?"),
         ((3,), {"zz": 3}, "there is no argument 'zz'", "it takes width, bias="),
         ((), {}, "missing a required argument: 'width'", "it takes width, bias="),
-        ((1, 2, 3), {}, "too many positional arguments", "one at a time"),
+        (
+            (1, 2, 3),
+            {},
+            "too many positional arguments",
+            "inputs and targets are in one batch: {'x': x, 'y': y}",
+        ),
     ],
 )
 def test_a_wrong_call_says_what_the_arguments_are_called(

@@ -162,7 +162,7 @@ def minimize(
         add_loss(session, loss, optimizer, globs, order, reduction, sparse, every)
 
 
-@explained({"lr": 'write graphc.hyper("lr", 1e-3)', "default": "it is called value="})
+@explained("hyper_arguments")
 def hyper(name: str, value: float) -> Any:
     """A hyperparameter: a number that `trainer.hyper[name] = ...` sets between steps.
 

@@ -12,6 +12,7 @@ from graphc.frontend.numpy import other_words, table
 from graphc.frontend.numpy.written_arrays import note_entries, note_written
 from graphc.support.caller import in_entry_assignment, library_call, line_of, user_span, user_text
 from graphc.support.errors import GraphcError, did_you_mean
+from graphc.support.hints import hints
 
 LISTS = "`graphc docs numpy` lists what can be traced"
 
@@ -28,7 +29,7 @@ class TracedAttributeError(GraphcError, AttributeError):
 def refuse_attribute(name: str) -> NoReturn:
     """An array of the graph has no such method or attribute."""
     known = (*table.METHODS, *table.PROPERTIES)
-    refused = name in table.REFUSED_METHODS
+    refused = name in hints("numpy_methods")
     raise TracedAttributeError(
         "G0803" if refused else "G0802",
         f"a traced array has no '.{name}'",
@@ -40,7 +41,7 @@ def refuse_attribute(name: str) -> NoReturn:
 def refuse_function(function: Callable[..., Any]) -> NoReturn:
     """A function of NumPy, or of a library that follows its protocol, has no handler."""
     name = table.name_of(function)
-    advice = table.ADVICE.get(name.removeprefix("np."))
+    advice = hints("numpy").get(name.removeprefix("np."))
     refuse("G0802", f"{name} can't be traced", advice or f"{LISTS}; constant arrays may use any")
 
 
@@ -48,7 +49,7 @@ def refuse_ufunc(ufunc: np.ufunc, method: str) -> NoReturn:
     """A ufunc, or one of its methods, has no handler."""
     of_numpy = getattr(np, ufunc.__name__, None) is ufunc
     name = f"np.{ufunc.__name__}" if of_numpy else ufunc.__name__
-    advice = table.ADVICE.get(ufunc.__name__) or other_words.of_function(ufunc.__name__)
+    advice = hints("numpy").get(ufunc.__name__) or other_words.of_function(ufunc.__name__)
     text = f"{name}.{method}" if method != "__call__" else name
     refuse("G0802", f"{text} can't be traced", (advice if method == "__call__" else None) or LISTS)
 

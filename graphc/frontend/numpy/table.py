@@ -21,13 +21,11 @@ from graphc.frontend.numpy import (
 )
 from graphc.frontend.numpy.forwarding import enter_forwarded
 from graphc.frontend.numpy.handlers import (
-    ADVICE,
     COUNTING,
     MEASURING,
     METHODS,
     NAMES,
     PROPERTIES,
-    REFUSED_METHODS,
     TABLE,
     UFUNCS,
     VIEWS,
@@ -44,6 +42,6 @@ HANDLERS = (
 enter_forwarded()  # last: where a handler above has the name, it is the one
 
 __all__ = [
-    "ADVICE", "COUNTING", "HANDLERS", "MEASURING", "METHODS", "NAMES", "PROPERTIES",
-    "REFUSED_METHODS", "TABLE", "UFUNCS", "VIEWS", "WRITING", "find", "name_of",
+    "COUNTING", "HANDLERS", "MEASURING", "METHODS", "NAMES", "PROPERTIES",
+    "TABLE", "UFUNCS", "VIEWS", "WRITING", "find", "name_of",
 ]  # fmt: skip

@@ -58,14 +58,7 @@ class Checkpoints:
                 raise GraphcError("G0543", text, help="write Checkpoints(folder, every=100)")
 
 
-explain_classes(
-    [Checkpoints],
-    {
-        **dict.fromkeys(("path", "dirpath", "filepath", "directory"), "it is called folder="),
-        **dict.fromkeys(("save_freq", "every_n_steps", "interval"), "it is called every="),
-        **dict.fromkeys(("max_to_keep", "save_top_k"), "it is called keep="),
-    },
-)
+explain_classes([Checkpoints], "checkpoints_arguments")
 
 
 class _Write:

@@ -28,6 +28,7 @@ from graphc.runtime.training.history import FitHistory
 from graphc.runtime.training.loop import Fit, FitOptions, Fittable, OnStep
 from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError, did_you_mean
+from graphc.support.hints import hints
 
 
 class FitArguments(TypedDict, total=False):
@@ -133,32 +134,13 @@ def _number(name: str, value: Any, least: int) -> int | None:
     return number
 
 
-WORDS = {  # of other libraries
-    "batch_size": "the batches have their size: make them as large as you want",
-    "ckpt_path": "trainer.load(path), and then fit",
-    "initial_epoch": "epochs are counted on: see trainer.epoch",
-    "max_epochs": "epochs=...",
-    "max_steps": "steps=...",
-    "nb_epoch": "epochs=...",
-    "num_epochs": "epochs=...",
-    "shuffle": "the data shuffles: graphc.data, or a DataLoader",
-    "steps_per_epoch": "an epoch is once through the data; steps=... ends the training",
-    "class_weight": "weigh the loss in the function, by an entry of the batch: batch['weight']",
-    "optimizer": "it is an argument of graphc.compile",
-    "sample_weight": "weigh the loss in the function, by an entry of the batch: batch['weight']",
-    "validation_data": "validation=...",
-    "validation_split": "split the data before: train, test = source.split(0.9), validation="
-    "test.batches(32)",
-    "validation_freq": "validation_every=...",
-    "verbose": "progress=True",
-    "x": "fit(batches): the inputs and the targets are in the batches",
-    "y": "fit(batches): the inputs and the targets are in the batches",
-}
-
-
 def check_words(unknown: Mapping[str, Any]) -> None:
     """Raise G0631 for arguments that `fit` does not have."""
     for name in unknown:
         known = [*FitArguments.__annotations__, "epochs", "steps"]
-        help = WORDS.get(name) or did_you_mean(name, known) or f"there are: {', '.join(known)}"
+        help = (
+            hints("fit_arguments").get(name)
+            or did_you_mean(name, known)
+            or f"there are: {', '.join(known)}"
+        )
         raise GraphcError("G0631", f"fit has no argument '{name}'", help=help)
