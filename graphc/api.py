@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Never, NoReturn, Self
 from graphc.compiler.plan_cache import compiled
 from graphc.frontend.module import Module
 from graphc.frontend.numpy import other_words
-from graphc.frontend.numpy.trace import TracedStep
-from graphc.frontend.numpy.traced_module import traced_module
+from graphc.frontend.numpy.trace import TracedStep, traced_module
 from graphc.inspect.explain.over_budget import check_limits
 from graphc.inspect.summary import Summary, summary
 from graphc.ir.graph import Graph

@@ -13,7 +13,7 @@ from graphc.comparison.measure import Runs, measure
 from graphc.comparison.plot import plot
 from graphc.comparison.recommend import Recommendation, recommend
 from graphc.comparison.table import as_record, table
-from graphc.frontend.numpy.traced_module import traced_module
+from graphc.frontend.numpy.trace import traced_module
 from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 from graphc.support.files import write_whole

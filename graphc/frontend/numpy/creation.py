@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -68,7 +69,12 @@ def copy(f: Builder, a: Any, order: str = "K", subok: bool = False) -> Value:
     return value(f, a)
 
 
-@traces("astype", methods=("astype",))
+def _is_itself(args: Sequence[Any], options: Mapping[str, Any], result: Any) -> bool:
+    x = args[0] if args else options["x"]
+    return options.get("copy") is False and bool(result.dtype == x.dtype)
+
+
+@traces("astype", methods=("astype",), view=_is_itself)
 def astype(
     f: Builder, x: Any, dtype: Any, *, order: str = "K", casting: Any = "unsafe",
     subok: bool = True, copy: bool = True, device: Any = None,

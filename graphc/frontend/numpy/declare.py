@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from graphc.frontend.numpy.optimizer_argument import check_optimizer
 from graphc.frontend.numpy.pytree import leaf
 from graphc.frontend.numpy.session import PendingLoss, TraceSession, current, open_session
 from graphc.frontend.numpy.tracer import Tracer, unwrap
@@ -21,13 +20,14 @@ from graphc.frontend.objectives import params_of
 from graphc.frontend.operands import as_shape, value
 from graphc.ir.builder import Value
 from graphc.ir.graph import Objective, Variable
+from graphc.ir.op import record_named, record_names
 from graphc.ir.orders import NO_ORDERS, Orders, checked_reduction, parse_orders
 from graphc.ir.types import F32, DType, TensorType, dtype_of
 from graphc.ir.value import InGraph
 from graphc.ops.composites.replicas import agreed_loss
 from graphc.ops.initializers import Initializer
 from graphc.ops.optimizers.hyper import Hyper, detached, number_now, scalar_of, step_number
-from graphc.ops.optimizers.optimizer import as_optimizer
+from graphc.ops.optimizers.optimizer import Optimizer, Transform, as_optimizer
 from graphc.ops.sparse import checked_mode
 from graphc.support.caller import user_span
 from graphc.support.calls import explained
@@ -264,3 +264,36 @@ def objectives(session: TraceSession) -> None:
             with f.at(p.span):
                 optimizer, rates = detached(as_optimizer(chain), rate_of)
             f.objectives.append(Objective(p.loss, optimizer, over, *words, rates, p.every))
+
+
+# -- optimizers -----------------------------------------------------------------------------------
+
+
+def check_optimizer(given: Any) -> None:
+    """Raise G0206 if this is neither a transform nor a list of them."""
+    for x in given if isinstance(given, list | tuple) and type(given) in (list, tuple) else [given]:
+        if x is not None and not isinstance(x, Transform):
+            raise GraphcError("G0206", f"{_given(x)} is not an optimizer", help=_optimizer_help(x))
+
+
+def _given(x: Any) -> str:
+    match x:
+        case type():
+            return f"the class {x.__module__.partition('.')[0]}.{x.__name__}"
+        case str() | int() | float() | bool() | dict():
+            return repr(x)[:60]
+        case _:
+            return f"a {type(x).__module__.partition('.')[0]}.{type(x).__name__}"
+
+
+def _optimizer_help(x: Any) -> str:
+    known = [n for n in record_names() if issubclass(record_named(n) or int, Optimizer)]
+    name = x if isinstance(x, str) else getattr(x, "__name__", type(x).__name__)
+    name = name.lower()
+    if isinstance(x, type) and issubclass(x, Transform):
+        return f"call it: graphc.optim.{name}(1e-3)"
+    if isinstance(x, int | float):
+        return f"write graphc.optim.adam({x!r})"
+    if name in known:
+        return f"write graphc.optim.{name}(1e-3)"
+    return did_you_mean(name, known) or "such as graphc.optim.adam(1e-3), or a list of transforms"

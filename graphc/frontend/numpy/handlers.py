@@ -7,13 +7,16 @@ NumPy's names, so that keywords work. `out=` is handled before it is called.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 Handler: TypeAlias = Callable[..., Any]
 H = TypeVar("H", bound=Handler)
+
+# Whether the result of a call shares memory: of the user's arguments, and the result.
+SharesMemory: TypeAlias = Callable[[Sequence[Any], Mapping[str, Any], Any], bool]
 
 TABLE: dict[Callable[..., Any], Handler] = {}  # array functions
 UFUNCS: dict[np.ufunc, Handler] = {}  # ufuncs, called plainly: (f, *operands)
@@ -22,11 +25,17 @@ METHODS: dict[str, Handler] = {}  # of ndarray
 PROPERTIES: dict[str, Handler] = {}  # attributes of ndarray that make a new array
 # Handlers of what writes into its first argument.
 WRITING: set[Handler] = set()
-VIEWS: set[Handler] = set()  # handlers whose result shares the operand's memory in NumPy
+# Handlers whose result may share the operand's memory in NumPy, and in which calls it does.
+VIEWS: dict[Handler, SharesMemory] = {}
 # Handlers that compute with the number of examples at run time, whatever numbers they are given,
 COUNTING: set[Handler] = set()
 # and those that do if it is a length of an array of the batch.
 MEASURING: set[Handler] = set()
+
+
+def always(args: Sequence[Any], options: Mapping[str, Any], result: Any) -> bool:
+    """What is a view in every call."""
+    return True
 
 
 def find(name: str) -> Any:
@@ -38,11 +47,12 @@ def find(name: str) -> Any:
 
 
 def traces(
-    *names: str, methods: tuple[str, ...] = (), view: bool = False, measuring: bool = False
-) -> Callable[[H], H]:
+    *names: str, methods: tuple[str, ...] = (), view: bool | SharesMemory = False,
+    measuring: bool = False,
+) -> Callable[[H], H]:  # fmt: skip
     """Register a handler for NumPy functions, by name, and for methods of ndarray.
 
-    view:      whether NumPy's result shares memory with its operand
+    view:      whether NumPy's result shares memory with its operand, or in which calls it does
     measuring: whether the batch size may be among the lengths that it takes or gives
     """
 
@@ -53,7 +63,7 @@ def traces(
                 TABLE[function] = handler
         METHODS.update(dict.fromkeys(methods, handler))
         if view:
-            VIEWS.add(handler)
+            VIEWS[handler] = always if view is True else view
         if measuring:
             MEASURING.add(handler)
         return handler

@@ -57,10 +57,15 @@ def _of_graphc_data(x: Any) -> bool:
     return type(x).__module__.startswith("graphc.data")
 
 
-def _array_type(name: str, x: Any, kind: str) -> TensorType:
+def check_entries(name: str, x: Any, kind: str) -> None:
+    """Raise G0806 for a masked array that hides entries."""
     if hides_entries(x):
         text = f"{leaf_name(kind, name)} is a masked array that hides entries"
         raise GraphcError("G0806", text, help=HELP)
+
+
+def _array_type(name: str, x: Any, kind: str) -> TensorType:
+    check_entries(name, x, kind)
     try:
         return TensorType(x.shape, dtype_of(x.dtype))
     except GraphcError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from string import ascii_letters
 from typing import Any
 
@@ -38,18 +39,11 @@ def inner(f: Builder, a: Any, b: Any) -> Value:
     return f.inner(*as_values(f, a, b))
 
 
-@traces("outer")
+@traces("outer", "linalg.outer")
 @of_truths(2)
 def outer(f: Builder, a: Any, b: Any) -> Value:
     """`outer`"""
     return f.outer(*as_values(f, a, b))
-
-
-@traces("linalg.outer")
-@of_truths(2)
-def linalg_outer(f: Builder, x1: Any, x2: Any) -> Value:
-    """`outer`"""
-    return f.outer(*as_values(f, x1, x2))
 
 
 @traces("dot", methods=("dot",))
@@ -168,7 +162,13 @@ def matrix_power(f: Builder, a: Any, n: Any) -> Value:
 # -- einsum ---------------------------------------------------------------------------------------
 
 
-@traces("einsum")
+def _permutes(args: Sequence[Any], options: Mapping[str, Any], result: Any) -> bool:
+    """Whether an einsum is of one array, without a sum."""
+    left, arrow, right = str(args[0]).replace(" ", "").partition("->")
+    return bool(arrow) and len(args) == 2 and set(left) == set(right)
+
+
+@traces("einsum", view=_permutes)
 @of_truths()
 def einsum(f: Builder, subscripts: Any, *arrays: Any, optimize: Any = False) -> Value:
     """`einsum`, with `...`"""
@@ -317,7 +317,7 @@ def linalg_trace(f: Builder, x: Any, *, offset: Any = 0) -> Value:
     return trace(f, x, offset, -2, -1)
 
 
-@traces("diag")
+@traces("diag", view=lambda args, options, result: bool(result.ndim == 1))
 def diag(f: Builder, v: Any, k: Any = 0) -> Value:
     """a matrix's diagonal, or a matrix with this diagonal"""
     x, at = value(f, v), as_int(k, "k")

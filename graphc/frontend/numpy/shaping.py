@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from graphc.frontend.numpy.handlers import MEASURING, METHODS, PROPERTIES, VIEWS, traces
+from graphc.frontend.numpy.handlers import MEASURING, METHODS, PROPERTIES, VIEWS, always, traces
 from graphc.frontend.numpy.session import plain_shape
 from graphc.frontend.operands import array_of, as_axis, as_int, as_shape, as_values, operand, value
 from graphc.ir.builder import Builder, Scalar, Value
@@ -18,7 +18,11 @@ from graphc.ops.composites.support import dim_of, sized
 # -- shape ----------------------------------------------------------------------------------------
 
 
-@traces("reshape", view=True, measuring=True)
+def _not_copied(args: Sequence[Any], options: Mapping[str, Any], result: Any) -> bool:
+    return options.get("copy") is not True
+
+
+@traces("reshape", view=_not_copied, measuring=True)
 def reshape(
     f: Builder, a: Any, shape: Any = None, order: str = "C", *, newshape: Any = None,
     copy: Any = None,
@@ -38,7 +42,7 @@ def _transpose_method(f: Builder, x: Value, *axes: Any) -> Value:
 
 
 METHODS.update(reshape=_reshape_method, transpose=_transpose_method)
-VIEWS.update((_reshape_method, _transpose_method))
+VIEWS.update({_reshape_method: _not_copied, _transpose_method: always})
 MEASURING.add(_reshape_method)
 
 

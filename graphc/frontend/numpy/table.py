@@ -9,7 +9,7 @@ from __future__ import annotations
 from graphc.frontend.numpy import (
     creation,
     elementwise,
-    gradient,
+    finite_differences,
     joining,
     linear_algebra,
     nan_reductions,
@@ -36,7 +36,7 @@ from graphc.frontend.numpy.handlers import (
 
 HANDLERS = (
     elementwise, joining, linear_algebra, creation, nan_reductions, ordering, reductions,
-    selection, shaping, gradient, writing,
+    selection, shaping, finite_differences, writing,
 )  # fmt: skip
 
 enter_forwarded()  # last: where a handler above has the name, it is the one

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from graphc.frontend.module import Module
 from graphc.frontend.numpy.arguments import (
     TraceRequest,
     dtype_notes,
@@ -38,7 +39,7 @@ from graphc.frontend.numpy.arguments import (
     list_notes,
     variables,
 )
-from graphc.frontend.numpy.batch_arrays import arrays_for, example_of
+from graphc.frontend.numpy.batch_arrays import arrays_for, example_of, other_leaves
 from graphc.frontend.numpy.batch_size import (
     REASONS,
     REMEDIES,
@@ -47,10 +48,8 @@ from graphc.frontend.numpy.batch_size import (
     size_notes,
 )
 from graphc.frontend.numpy.copied_trees import as_copy
-from graphc.frontend.numpy.declare import objectives
+from graphc.frontend.numpy.declare import check_optimizer, objectives
 from graphc.frontend.numpy.leaves import listed
-from graphc.frontend.numpy.optimizer_argument import check_optimizer
-from graphc.frontend.numpy.other_leaves import other_leaves
 from graphc.frontend.numpy.python_errors import explained
 from graphc.frontend.numpy.pytree import Structure, flatten
 from graphc.frontend.numpy.replaced import replaced
@@ -168,6 +167,29 @@ def trace(function: Callable[..., Any], params: Any, batch: Any, **options: Any)
     for note in traced.notes:
         warn(note)
     return traced.graph
+
+
+def traced_module(
+    loss_fn: Callable[..., Any], params: Any, example_batch: Any, **options: Any
+) -> tuple[Module, TracedStep]:
+    """The module of a traced step, for training and for evaluation, and the trace itself. Without
+    anything to minimize, both are the graph of evaluation. Raises G0617 for an empty batch."""
+    train = record(loss_fn, params, example_batch, **options)
+    if any(n.tensor.extents and 0 in n.tensor.shape[:1] for n in train.graph.inputs.values()):
+        text = "the example batch is empty: a step takes batches of its size and shorter ones"
+        help = "give a batch of the size that you train with"
+        raise GraphcError("G0617", text, span=user_span(), help=help)
+    evaluate = train.evaluation
+    if evaluate is None:
+        evaluate = record(loss_fn, params, example_batch, **{**options, "training": False}).graph
+    for note in train.notes:
+        warn(note)
+    graph = train.graph if train.graph.objectives else evaluate
+    module = Module(
+        graph.name, graph, evaluate, train.first, seed=checked_seed(options.get("seed", 0)),
+        returns=train.result.names if train.result else (), batch=train.batch_size,
+    )  # fmt: skip
+    return module, train
 
 
 def record(

@@ -19,14 +19,6 @@ import numpy as np
 
 from graphc.frontend.numpy import table, ufuncs
 from graphc.frontend.numpy.batch_size import may_depend_on_size
-from graphc.frontend.numpy.changes import (
-    TracedCall,
-    check_fits,
-    is_number,
-    is_written,
-    noted,
-    replace,
-)
 from graphc.frontend.numpy.chosen import ChosenEntries, chosen, refuse_mask, spread
 from graphc.frontend.numpy.creation import lengths
 from graphc.frontend.numpy.handlers import Handler
@@ -48,6 +40,14 @@ from graphc.frontend.numpy.refusals import (
     refuse_truth,
     refuse_ufunc,
     refuse_write,
+)
+from graphc.frontend.numpy.views import (
+    TracedCall,
+    check_fits,
+    is_number,
+    is_written,
+    noted,
+    replace,
 )
 from graphc.frontend.numpy.writes import with_entries
 from graphc.frontend.numpy.writing import written_array

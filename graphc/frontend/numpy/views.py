@@ -1,4 +1,4 @@
-"""Which results of calls are views in NumPy, which are numbers, and what a write does."""
+"""Which results of calls are views in NumPy and which are numbers; what a write to one does."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ import numpy as np
 
 from graphc.frontend.numpy import table
 from graphc.frontend.numpy.handlers import Handler
-from graphc.frontend.numpy.indexing import getitem, getview, is_basic
+from graphc.frontend.numpy.indexing import Item, getitem, getview, is_basic
 from graphc.frontend.numpy.length import Traced
 from graphc.frontend.numpy.memory import ArrayMemory, View
-from graphc.frontend.numpy.writes import with_entries
-from graphc.frontend.numpy.written_views import into_view
+from graphc.frontend.numpy.writes import with_entries, with_slices
 from graphc.ir.builder import Builder, Value
+from graphc.ops.composites.support import reshaped
+from graphc.ops.reshape import Reshape
+from graphc.ops.shape import Reverse, Transpose
+from graphc.ops.slicing import Slice
 from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 
@@ -71,7 +74,53 @@ class Rearranged:
                 "a view that is read-only in NumPy is written to",
                 help="write into a copy of it, y = y.copy(), or into the array itself",
             )
-        return into_view(f, self.array, self.view, x, new)
+        return _into_view(f, self.array, self.view, x, new)
+
+
+def _into_view(f: Builder, base: Value, view: Value, x: Value, new: Value) -> Value:
+    """x with the entries that a view shows replaced.
+
+    base, view: an array and the view of it when that was made; the nodes between them say how
+    """
+    if view.name == base.name:
+        return new
+    node = view.node
+    if len(node.operands) != 1:
+        raise _unwritable()
+    inner = Value(f, node.operands[0])
+    below = _seen(f, base, inner, x)
+    match node.op:
+        case Reshape():
+            part = reshaped(f, new, below.shape)
+        case Transpose(perm=perm):
+            part = f.transpose(new, [perm.index(i) for i in range(len(perm))])
+        case Reverse(dim=dim):
+            part = f.flip(new, dim)
+        case Slice(dim=dim, start=start, stop=stop, step=step):
+            items: list[Item] = [slice(None)] * below.rank
+            items[dim] = slice(start, stop, step)
+            part = with_slices(f, below, items, new)
+        case _:
+            raise _unwritable()
+    return _into_view(f, base, inner, x, part)
+
+
+def _seen(f: Builder, base: Value, view: Value, x: Value) -> Value:
+    """What a view of `base` is of x."""
+    if view.name == base.name:
+        return x
+    node = view.node
+    if len(node.operands) != 1:
+        raise _unwritable()
+    return f.add(node.op, (_seen(f, base, Value(f, node.operands[0]), x),))
+
+
+def _unwritable() -> GraphcError:
+    return GraphcError(
+        "G0804",
+        "a view is written to, and what it shows can't be told",
+        help="write into the array itself, x[key] = v, or into a copy",
+    )
 
 
 @lru_cache(maxsize=1)
@@ -131,9 +180,9 @@ class TracedCall:
 
 def noted(call: TracedCall, made: Any) -> Any:
     """The result of a call: views share the memory of their array, numbers have none."""
-    arrays = call.arrays
+    arrays, is_view = call.arrays, table.VIEWS.get(call.handler)
     several = isinstance(made, list | tuple)
-    shares = _is_view(call, made, arrays)
+    shares = arrays and is_view is not None and is_view(call.args, call.options, made)
     for i, y in enumerate(made if several else (made,)):
         if not isinstance(y, Traced):
             continue
@@ -145,26 +194,6 @@ def noted(call: TracedCall, made: Any) -> Any:
         else:
             _fresh(call, y)
     return made
-
-
-def _is_view(call: TracedCall, made: Any, arrays: Mapping[int | str, Any]) -> bool:
-    handler = call.handler
-    if not arrays:
-        return False
-    first: Any = next(iter(arrays.values()))
-    if handler is table.NAMES["einsum"]:  # of one array without a sum
-        return isinstance(made, Traced) and len(arrays) == 1 and _permutes(call.args)
-    if handler is table.NAMES["diag"]:
-        return isinstance(made, Traced) and bool(made.ndim < first.ndim)  # type: ignore[attr-defined]
-    if handler in (table.NAMES["astype"], table.METHODS["astype"]):
-        return call.options.get("copy") is False and made.dtype == first.dtype
-    copies = handler in _reshaping() and call.options.get("copy") is True
-    return handler in table.VIEWS and not copies
-
-
-def _permutes(args: Sequence[Any]) -> bool:
-    left, arrow, right = str(args[0]).replace(" ", "").partition("->")
-    return bool(arrow) and len(args) == 2 and set(left) == set(right)
 
 
 def _link(call: TracedCall, y: Any, array: Any, slot: int | str, part: int | None) -> None:
