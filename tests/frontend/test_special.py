@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc.frontend.numpy import special
+from graphc.frontend.numpy import scipy_functions
 from graphc.frontend.numpy.trace import record
 from graphc.support.errors import GraphcError
 from graphc.testing.compute import evaluate
@@ -48,7 +48,7 @@ class NamedUfunc:
 
 
 def test_ufuncs_of_scipy_have_its_values() -> None:
-    assert VALUES.keys() == special.UFUNCS.keys()
+    assert VALUES.keys() == scipy_functions.UFUNCS.keys()
 
     def step(params: Any, batch: Any) -> Any:
         for name, (xs, _) in VALUES.items():

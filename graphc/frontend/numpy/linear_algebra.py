@@ -7,9 +7,9 @@ from string import ascii_letters
 from typing import Any
 
 from graphc.frontend.numpy import reductions
+from graphc.frontend.numpy.bool_products import of_truths
 from graphc.frontend.numpy.handlers import traces, traces_ufunc
 from graphc.frontend.numpy.session import plain_shape
-from graphc.frontend.numpy.truths import of_truths
 from graphc.frontend.operands import as_axis, as_int, as_values, value
 from graphc.ir.builder import Builder, Operand, Value
 from graphc.ir.op import require

@@ -1,7 +1,7 @@
 """`np.where(mask)` of a traced mask: as many places as the mask says at run time.
 
 A graph has no array of such a length. But `x[np.where(mask)]` is `x[mask]`, and so is written and
-computed with (see `chosen`).
+computed with (see `chosen_entries`).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from graphc.frontend.numpy import other_words, table
-from graphc.frontend.numpy.written_arrays import note_entries, note_written
+from graphc.frontend.numpy.constant_arrays import note_entries, note_written
 from graphc.support.caller import in_entry_assignment, library_call, line_of, user_span, user_text
 from graphc.support.errors import GraphcError, did_you_mean
 from graphc.support.hints import hints

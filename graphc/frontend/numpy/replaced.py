@@ -21,7 +21,7 @@ from threading import Lock
 from types import ModuleType
 from typing import Any
 
-from graphc.frontend.numpy import special
+from graphc.frontend.numpy import scipy_functions
 from graphc.frontend.numpy.session import open_session
 from graphc.frontend.numpy.stand_ins import (
     MAKERS,
@@ -97,7 +97,9 @@ def _tracing(module: str, own: Any) -> Any:
 @lru_cache(maxsize=8)
 def _tracing_normal(own: Any) -> Any:
     """The class that scipy.stats.norm has while a trace runs."""
-    return type(own.__name__, (own,), {name: scipy_normal(name, own) for name in special.NORMAL})
+    return type(
+        own.__name__, (own,), {name: scipy_normal(name, own) for name in scipy_functions.NORMAL}
+    )
 
 
 # -- names in dicts -------------------------------------------------------------------------------

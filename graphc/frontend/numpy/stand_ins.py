@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from graphc.frontend.numpy import sized_arrays, special, table
+from graphc.frontend.numpy import scipy_functions, sized_arrays, table
+from graphc.frontend.numpy.constant_arrays import traced_from_start
 from graphc.frontend.numpy.length import Length, Traced
 from graphc.frontend.numpy.session import open_session
-from graphc.frontend.numpy.written_arrays import traced_from_start
 
 Function = Callable[..., Any]
 
@@ -180,7 +180,7 @@ def _of_scipy(name: str, original: Function) -> Function:
         given = _traced(args[:1])
         if given is None:
             return original(*args, **options)
-        return given.apply(f"scipy.special.{name}", special.FUNCTIONS[name], args, options)
+        return given.apply(f"scipy.special.{name}", scipy_functions.FUNCTIONS[name], args, options)
 
     return call
 
@@ -192,7 +192,7 @@ def scipy_normal(name: str, own: Any) -> Function:
         given = _traced((*args, *options.values()))
         if given is None:
             return getattr(own, name)(self, *args, **options)
-        return given.apply(f"scipy.stats.norm.{name}", special.NORMAL[name], args, options)
+        return given.apply(f"scipy.stats.norm.{name}", scipy_functions.NORMAL[name], args, options)
 
     return method
 
@@ -207,7 +207,7 @@ MAKERS: dict[str, dict[str, Callable[[str, Function], Function]]] = {
         **dict.fromkeys(("zeros_like", "empty_like", "ones_like", "full_like", "copy"), _like),
     },
     "numpy.random": dict.fromkeys(_DRAWING, _drawing),
-    "scipy.special": dict.fromkeys(special.FUNCTIONS, _of_scipy),  # if it was imported
+    "scipy.special": dict.fromkeys(scipy_functions.FUNCTIONS, _of_scipy),  # if it was imported
 }
 
 

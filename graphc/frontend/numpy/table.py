@@ -17,7 +17,7 @@ from graphc.frontend.numpy import (
     reductions,
     selection,
     shaping,
-    writing,
+    writing_functions,
 )
 from graphc.frontend.numpy.forwarding import enter_forwarded
 from graphc.frontend.numpy.handlers import (
@@ -36,7 +36,7 @@ from graphc.frontend.numpy.handlers import (
 
 HANDLERS = (
     elementwise, joining, linear_algebra, creation, nan_reductions, ordering, reductions,
-    selection, shaping, finite_differences, writing,
+    selection, shaping, finite_differences, writing_functions,
 )  # fmt: skip
 
 enter_forwarded()  # last: where a handler above has the name, it is the one

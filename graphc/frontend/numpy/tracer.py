@@ -18,17 +18,18 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from graphc.frontend.numpy import table, ufuncs
+from graphc.frontend.numpy.aliases import has_other_names
+from graphc.frontend.numpy.arguments_by_position import by_name
 from graphc.frontend.numpy.batch_size import may_depend_on_size
-from graphc.frontend.numpy.chosen import ChosenEntries, chosen, refuse_mask, spread
+from graphc.frontend.numpy.chosen_entries import ChosenEntries, chosen, refuse_mask, spread
+from graphc.frontend.numpy.constant_arrays import note_written
 from graphc.frontend.numpy.creation import lengths
 from graphc.frontend.numpy.handlers import Handler
 from graphc.frontend.numpy.indexing import getitem, getview, is_basic
 from graphc.frontend.numpy.length import Length, Traced, shown
 from graphc.frontend.numpy.memory import ArrayMemory
-from graphc.frontend.numpy.other_names import has_other_names
 from graphc.frontend.numpy.other_words import of_error
 from graphc.frontend.numpy.places_of_mask import as_mask, places_of
-from graphc.frontend.numpy.positions import by_name
 from graphc.frontend.numpy.refusals import (
     refuse,
     refuse_array,
@@ -41,6 +42,7 @@ from graphc.frontend.numpy.refusals import (
     refuse_ufunc,
     refuse_write,
 )
+from graphc.frontend.numpy.setitem import with_entries
 from graphc.frontend.numpy.views import (
     TracedCall,
     check_fits,
@@ -49,9 +51,7 @@ from graphc.frontend.numpy.views import (
     noted,
     replace,
 )
-from graphc.frontend.numpy.writes import with_entries
-from graphc.frontend.numpy.writing import written_array
-from graphc.frontend.numpy.written_arrays import note_written
+from graphc.frontend.numpy.writing_functions import written_array
 from graphc.frontend.operands import value
 from graphc.ir.builder import Builder, Value
 from graphc.ir.types import dtype_of

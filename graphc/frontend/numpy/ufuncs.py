@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from graphc.frontend.numpy import reductions, special
+from graphc.frontend.numpy import reductions, scipy_functions
 from graphc.frontend.numpy.handlers import COUNTING, Handler
 from graphc.frontend.numpy.reductions import scan
 from graphc.frontend.numpy.table import UFUNCS
@@ -34,7 +34,7 @@ _ASSOCIATIVE = {
 def handler(ufunc: np.ufunc, method: str) -> Handler | None:
     """The handler of a ufunc's method ('__call__', 'reduce', ...), or None."""
     # scipy's own log1p is called as NumPy's is
-    function = UFUNCS.get(ufunc) or special.UFUNCS.get(ufunc.__name__)
+    function = UFUNCS.get(ufunc) or scipy_functions.UFUNCS.get(ufunc.__name__)
     function = function or UFUNCS.get(getattr(np, ufunc.__name__, ufunc))
     if function is None:
         return None

@@ -13,7 +13,7 @@ from graphc.frontend.numpy.handlers import Handler
 from graphc.frontend.numpy.indexing import Item, getitem, getview, is_basic
 from graphc.frontend.numpy.length import Traced
 from graphc.frontend.numpy.memory import ArrayMemory, View
-from graphc.frontend.numpy.writes import with_entries, with_slices
+from graphc.frontend.numpy.setitem import with_entries, with_slices
 from graphc.ir.builder import Builder, Value
 from graphc.ops.composites.support import reshaped
 from graphc.ops.reshape import Reshape

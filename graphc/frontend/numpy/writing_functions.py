@@ -13,7 +13,7 @@ import numpy as np
 from graphc.frontend.numpy.handlers import NAMES, WRITING, H, Handler, traces
 from graphc.frontend.numpy.ordering import index_value
 from graphc.frontend.numpy.session import plain_shape
-from graphc.frontend.numpy.writes import cast_to, with_entries
+from graphc.frontend.numpy.setitem import cast_to, with_entries
 from graphc.frontend.numpy.written_places import FEW
 from graphc.frontend.operands import as_int, operand, value
 from graphc.ir.builder import Builder, Value
