@@ -31,7 +31,6 @@ from graphc.frontend.run_time_length import (
 )
 from graphc.ir.builder import Value
 from graphc.ir.types import Size
-from graphc.support.caller import user_span
 
 _WEAK = (np.float64, np.int64, np.bool_)  # NumPy's scalars that stand for Python numbers
 
@@ -182,8 +181,8 @@ class Length:
     def _as_number(self) -> Any:
         """The number for the compiled size; the step is then compiled for this size only."""
         session = open_session()
-        if session is not None and session.exact is None:
-            session.exact = user_span()
+        if session is not None:
+            session.note_exact()
         return static(self.number)
 
     def _as_length(self) -> Any:

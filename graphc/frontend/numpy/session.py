@@ -104,6 +104,12 @@ class TraceSession:
                 "x.astype(np.float32)",
             )
 
+    def note_exact(self) -> None:
+        """Note that the user's line needs the batch size as a number: the step is compiled for
+        this size only."""
+        if self.exact is None:
+            self.exact = user_span()
+
     def note_length(self) -> None:
         """Note that the user's line may use the batch size as a plain number: the function is then
         traced for another size, too, and the step is for one size if that is another step."""
@@ -154,8 +160,8 @@ def plain_shape(x: Value) -> tuple[int, ...]:
     """The lengths of x's dims, for what depends on them in another way than a length may: if one is
     the size of the batch, the step is compiled for this size only."""
     session = open_session()
-    if session is not None and any(x.type.extents) and session.exact is None:
-        session.exact = user_span()
+    if session is not None and any(x.type.extents):
+        session.note_exact()
     return x.shape
 
 

@@ -136,8 +136,7 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin, Traced, InGraph):
         n = self.shape[0]
         if not isinstance(n, Length) or not (plain or self._session.fixed):
             return n
-        if self._session.exact is None:
-            self._session.exact = user_span()
+        self._session.note_exact()
         return self._value.shape[0]
 
     # -- NumPy's protocols ------------------------------------------------------------------------
