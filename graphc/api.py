@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Never, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Never, NoReturn
 
 from graphc.compiler.plan_cache import compiled
 from graphc.frontend.module import Module
@@ -38,6 +38,7 @@ from graphc.runtime.transports.transport import Transport
 from graphc.strategies import Strategy, parse_strategy
 from graphc.strategies.text import given_strategy
 from graphc.support.calls import explain_classes, explained
+from graphc.support.closing import Closing
 from graphc.support.errors import GraphcError
 from graphc.support.gc_pause import collector_paused
 from graphc.support.hints import TOO_MANY, hints
@@ -126,7 +127,7 @@ def compile(
     return StepTrainer(module, traced, trainer)
 
 
-class StepTrainer:
+class StepTrainer(Closing):
     """A compiled NumPy step, whose parameters and batches are trees, as the user gave them. It is a
     context manager; `close` ends the devices' threads."""
 
@@ -407,12 +408,6 @@ class StepTrainer:
     def close(self) -> None:
         """End the devices' threads."""
         self.trainer.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 _EXPLAINED = ("fit", "evaluate", "predict", "graph", "save", "saver", "load")

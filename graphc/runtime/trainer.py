@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Self, Unpack
+from typing import Any, Unpack
 
 from numpy.typing import NDArray
 
@@ -62,11 +62,12 @@ from graphc.runtime.training.epochs import Batches, DatasetEpochs
 from graphc.runtime.training.fit import Caller, FitArguments, fit_batches, fit_epochs
 from graphc.runtime.training.history import FitHistory
 from graphc.runtime.transports.transport import Transport
+from graphc.support.closing import Closing
 
 Array = NDArray[Any]
 
 
-class Trainer:
+class Trainer(Closing):
     """A plan, ready to run on a backend.
 
     values:     initial values of variables, global arrays by name, instead of those of the plan; of
@@ -360,9 +361,3 @@ class Trainer:
     def close(self) -> None:
         """End the devices."""
         self.engine.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

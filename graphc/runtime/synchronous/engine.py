@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from numpy.typing import NDArray
 
@@ -48,6 +48,7 @@ from graphc.runtime.transports import forks
 from graphc.runtime.transports.processes import CallsDiffer
 from graphc.runtime.transports.transport import Communicator, EndAgreed, Transport
 from graphc.support import config
+from graphc.support.closing import Closing
 from graphc.support.errors import GraphcError, InternalError
 from graphc.support.no_fork import no_fork
 
@@ -55,7 +56,7 @@ Array: TypeAlias = NDArray[Any]
 T = TypeVar("T")
 
 
-class Engine:
+class Engine(Closing):
     """Programs that share a mesh and variables, on a session of `mesh.devices` ranks.
 
     A context manager. Raises G0511 for programs that do not fit together, G0702 if the backend or
@@ -387,12 +388,6 @@ class Engine:
         self._devices.clear()
         if self._blas is not None:
             self._blas.end()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def run_once(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextvars import copy_context
 from functools import partial
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from graphc.runtime.transports.transport import (
     PeerFailed,
     Shape,
 )  # fmt: skip
+from graphc.support.closing import Closing
 from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 from graphc.support.limits import MAX_DEVICES
@@ -277,7 +278,7 @@ def _alone(call: CollectiveCall, xs: Sequence[Any], outs: Sequence[Any]) -> Requ
     raise AssertionError(f"{call} has members in other processes")
 
 
-class LocalSession:
+class LocalSession(Closing):
     """`size` virtual devices. The first one runs on the caller's thread unless there is a deadline.
 
     Every rank runs in a copy of the caller's context, so that np.errstate applies to all. ranks: if
@@ -343,12 +344,6 @@ class LocalSession:
         self._stop()
         for worker in self._workers if rested else ():
             worker.thread.join()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _words() -> Array:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from graphc.runtime.supervision.reporter import REPORTER
 from graphc.runtime.transports.bridge import Bridge, Channel, ProcessFailed
@@ -22,13 +22,14 @@ from graphc.runtime.transports.processes import Processes
 from graphc.runtime.transports.spanning import Spanning
 from graphc.runtime.transports.transport import CollectiveCall, Communicator, EndAgreed, Group
 from graphc.runtime.transports.watched import Failures, Watched, in_words
+from graphc.support.closing import Closing
 from graphc.support.errors import GraphcError
 
 T = TypeVar("T")
 MOST = 128  # different collectives that are kept to be made again
 
 
-class ProcessSession:
+class ProcessSession(Closing):
     """`size` ranks, of which this process has its part; see `TransportSession`.
 
     Raises G0702 if the ranks can't be dealt evenly to the processes.
@@ -126,12 +127,6 @@ class ProcessSession:
     def close(self) -> None:
         """End the threads, and tell the other processes. A second close does nothing."""
         self._local.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def devices_of_process(size: int, processes: int) -> int:
