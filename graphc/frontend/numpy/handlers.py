@@ -1,4 +1,4 @@
-"""The register of handlers of NumPy functions, and what to say about functions without one.
+"""The register of handlers of NumPy functions, and what is known of them.
 
 A handler is `(f, *args, **options)`: f is the Builder, the rest are the user's arguments, with
 graph values in place of traced arrays. It returns values, or plain Python data. Its parameters have

@@ -1,4 +1,4 @@
-"""What users of other libraries write, and what to write here instead."""
+"""What to say of names that users of other libraries write, from the tables of hints.toml."""
 
 from __future__ import annotations
 

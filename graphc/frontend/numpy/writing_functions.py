@@ -14,14 +14,13 @@ from graphc.frontend.numpy.handlers import NAMES, WRITING, H, Handler, traces
 from graphc.frontend.numpy.ordering import index_value
 from graphc.frontend.numpy.session import plain_shape
 from graphc.frontend.numpy.setitem import cast_to, with_entries
-from graphc.frontend.numpy.written_places import FEW
+from graphc.frontend.numpy.written_places import FEW, last_of_equal
 from graphc.frontend.operands import as_int, operand, value
 from graphc.ir.builder import Builder, Value
 from graphc.ir.op import require
 from graphc.ir.types import I32
 from graphc.ops.composites.support import dim_of, reshaped
 from graphc.ops.ordering import Argsort
-from graphc.ops.slicing import Concat
 
 
 def _writes(*names: str, methods: tuple[str, ...] = ()) -> Callable[[H], H]:
@@ -172,11 +171,7 @@ def _along_sorted(f: Builder, x: Value, ids: Value, v: Value, dim: int) -> Value
     """The same for many indices of each row: of equal ones, the last counts."""
     order = f.add(Argsort(dim), (ids,))
     ordered = f.take_along_axis(ids, order, axis=dim)
-    count = ids.shape[dim]
-    before, behind = (f.slice(ordered, dim=dim, start=i, stop=count - 1 + i) for i in (0, 1))
-    end = f.slice(ordered, dim=dim, start=count - 1, stop=count)
-    last = f.add(Concat(dim), (f.ne(before, behind), f.eq(end, end)))
-    marks = f.where(last, order + 1, 0)
+    marks = f.where(last_of_equal(f, ordered, dim), order + 1, 0)
     source = f.add_along(ordered, marks, dim=dim, size=x.shape[dim])
     lines = f.take_along_axis(v, f.maximum(source - 1, 0), axis=dim)
     return f.where(f.gt(source, 0), lines, x)

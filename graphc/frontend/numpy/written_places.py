@@ -104,16 +104,18 @@ def _at_traced(f: Builder, x: Value, places: Value, v: Value, one: bool) -> Valu
         return f.where(as_dim(f, hit, 0, x.rank), v, x)
     order = f.add(Argsort(0), (places,))  # stable, so the last one of equal places is behind them
     ordered = f.gather(places, order, dim=0)
-    count = places.shape[0]
-    before, behind = (f.slice(ordered, dim=0, start=i, stop=count - 1 + i) for i in (0, 1))
-    last = f.add(
-        Concat(0),
-        (f.ne(before, behind), f.ones_like(f.eq(f.slice(places, dim=0, start=0, stop=1), 0))),
-    )
-    marks = f.where(last, order + 1, 0)
+    marks = f.where(last_of_equal(f, ordered, 0), order + 1, 0)
     source = f.scatter_add(ordered, marks, dim=0, size=n)
     lines = f.gather(v, f.maximum(source - 1, 0), dim=0)
     return f.where(as_dim(f, f.gt(source, 0), 0, x.rank), lines, x)
+
+
+def last_of_equal(f: Builder, ordered: Value, dim: int) -> Value:
+    """Whether an entry is the last one of equal ones, in an array that is sorted along a dim."""
+    n = ordered.shape[dim]
+    before, behind = (f.slice(ordered, dim=dim, start=i, stop=n - 1 + i) for i in (0, 1))
+    end = f.slice(ordered, dim=dim, start=n - 1, stop=n)
+    return f.add(Concat(dim), (f.ne(before, behind), f.eq(end, end)))
 
 
 def _hits(f: Builder, k: Item, n: int) -> Value:
