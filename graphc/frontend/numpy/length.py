@@ -14,7 +14,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Mapping, Sequence
 from numbers import Number
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,6 +31,9 @@ from graphc.frontend.run_time_length import (
 )
 from graphc.ir.builder import Value
 from graphc.ir.types import Size
+
+if TYPE_CHECKING:
+    from graphc.frontend.numpy.memory import ArrayMemory
 
 _WEAK = (np.float64, np.int64, np.bool_)  # NumPy's scalars that stand for Python numbers
 
@@ -110,6 +113,8 @@ class Traced:
     """The base of traced arrays: if one meets a Length, the array handles the operation."""
 
     __slots__ = ()
+    memory: ArrayMemory
+    number: bool
 
     def length(self) -> Any:
         """What `len` gives while a function is traced."""

@@ -252,14 +252,14 @@ def _fresh(call: TracedCall, y: Any) -> None:
 
 def is_number(x: Any) -> bool:
     """Whether x is a traced number, which `x += y` does not change: the name gets a new one."""
-    return isinstance(x, Traced) and bool(x.number)  # type: ignore[attr-defined]
+    return isinstance(x, Traced) and x.number
 
 
 def is_written(x: Any, key: Any, v: Any) -> bool:
     """Whether x[key] = v ends `x[key] += y`, which has changed x by changing the view x[key]."""
-    if not isinstance(v, Traced) or v.memory.view is None or not is_basic(key):  # type: ignore[attr-defined]
+    if not isinstance(v, Traced) or v.memory.view is None or not is_basic(key):
         return False
-    return bool(v.memory.shows(x.memory, Entries(key)))  # type: ignore[attr-defined]
+    return v.memory.shows(x.memory, Entries(key))
 
 
 def replace(session: TraceSession, memory: ArrayMemory, result: Value) -> None:
