@@ -36,7 +36,7 @@ from graphc_numpy.native.recording import StepRecording
 from graphc_numpy.native.step import call_table as frames
 from graphc_numpy.native.step.error_checks import FailedChecks, Wrong
 from graphc_numpy.native.threads import barrier, pool
-from graphc_numpy.native.threads.pool import Pool, Words, most_threads, new_words, thread_count
+from graphc_numpy.native.threads.pool import Pool, Pools, Words, most_threads, new_words, thread_count
 
 Array: TypeAlias = NDArray[Any]
 
@@ -47,6 +47,7 @@ class NativeLoaded:
     def __init__(self, programs: Programs, allocator: Allocator, recorder: Recorder | None) -> None:
         self.programs, self.allocator, self.recorder = programs, allocator, recorder
         self.noted: dict[str, dict[int, FailedChecks]] = {}  # in each program, by rank
+        self.pools = Pools()  # of programs that run on all devices in one call
         self._found: dict[Any, Preparation] = {}
         self._lock = threading.Lock()
         self._blocks: dict[str, Bytes] | None = None
@@ -130,6 +131,7 @@ class NativeDevice:
         self.most_threads = most_threads(comm.on_host)  # that it has scratch memory for
         self.among = 1  # meshes like its own that run at a time on the cores
         self._pool: Pool | None = None
+        self.pools = loaded.pools
         self._steps: dict[str, BoundStep] = {}
         self.committing = False
 

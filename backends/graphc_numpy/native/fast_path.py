@@ -251,12 +251,12 @@ class NativeFastPath:
         device, n = self._step.device, len(self._steps)
         if self._grouped:
             threads = max(1, all_threads() // among)
-            return Pool(threads) if threads > 1 else None
+            return device.pools.of(threads) if threads > 1 else None
         shared = any(s.shared for s in self._step.made.regions.found)
         threads = n * (max(1, device.threads // among) if shared else 1)
         if threads == 1:
             return None
-        return device.pool() if n == 1 and threads == device.threads else Pool(threads)
+        return device.pool() if n == 1 and threads == device.threads else device.pools.of(threads)
 
 
 def _call(

@@ -113,6 +113,23 @@ class Pool:
         self._stop()
 
 
+class Pools:
+    """The pools of programs that run in turn, by the number of threads.
+
+    They are shared: a worker watches its mailbox for a while after a program, on a core that the
+    workers of the next program would need.
+    """
+
+    def __init__(self) -> None:
+        self._pools: dict[int, Pool] = {}
+
+    def of(self, threads: int) -> Pool:
+        """The pool of so many threads."""
+        if threads not in self._pools:
+            self._pools[threads] = Pool(threads)
+        return self._pools[threads]
+
+
 def new_words(n: int) -> Words:
     """Words that begin on a cache line."""
     words = block(8 * n).view(np.int64)
