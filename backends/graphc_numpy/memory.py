@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import accumulate
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,12 +18,20 @@ from graphc.support.dataclass import dataclass
 Array: TypeAlias = NDArray[Any]
 Bytes: TypeAlias = NDArray[np.uint8]
 ALIGN = 64
+HUGE = 2 << 20  # bytes of a huge page
 
 
-def block(size: int) -> NDArray[np.uint8]:
-    """`size` bytes, aligned to a cache line."""
-    raw = np.empty(size + ALIGN, np.uint8)
-    start = -raw.ctypes.data % ALIGN
+def block(size: int) -> Bytes:
+    """`size` bytes, aligned to a cache line; what fills most of a huge page, to such a page.
+
+    The processor remembers where some thousands of pages are, and small ones are 4 KiB. NumPy asks
+    the system for huge ones where an array has at least 4 MiB: so large blocks get that much more,
+    which costs nothing, as nobody writes there.
+    """
+    large = size >= HUGE // 2
+    align, more = (HUGE, 2 * HUGE) if large else (ALIGN, ALIGN)
+    raw = np.empty(size + more, np.uint8)
+    start = -raw.ctypes.data % align
     return raw[start : start + size]
 
 
@@ -44,6 +53,15 @@ class Allocator:
 
     block: Callable[[int], Bytes] = block
     apart: bool = False
+
+    def blocks(self, sizes: Mapping[str, int]) -> dict[str, Bytes]:
+        """A block for each name. Usual ones are parts of one, which may fill huge pages."""
+        if self.block is not block:
+            return {name: self.block(size) for name, size in sizes.items()}
+        ends = list(accumulate(-(-size // ALIGN) * ALIGN for size in sizes.values()))
+        every = block(ends[-1] if ends else 0)
+        starts = zip(sizes.items(), [0, *ends], strict=False)
+        return {name: every[start : start + size] for (name, size), start in starts}
 
 
 USUAL = Allocator()

@@ -106,7 +106,7 @@ class NumpyDevice:
 
 def _variables(site: Site, allocator: Allocator) -> dict[str, Bytes]:
     buffers, ids = site.program.buffers, site.program.variables
-    return {name: allocator.block(buffers[b].bytes) for name, b in ids.items() if site.holds(b)}
+    return allocator.blocks({n: buffers[b].bytes for n, b in ids.items() if site.holds(b)})
 
 
 class _BoundCalls:

@@ -77,7 +77,7 @@ class NativeLoaded:
         """The variables that are alike on all devices, of which each device can write a part."""
         program = next(iter(self.programs.values()))
         sizes = {n: program.buffers[program.variables[n]].bytes for n in sorted(self._alike)}
-        return {n: self.allocator.block(size) for n, size in sizes.items()}
+        return self.allocator.blocks(sizes)
 
     @cached_property
     def _alike(self) -> frozenset[str]:
@@ -118,10 +118,9 @@ class NativeDevice:
         site = Site(next(iter(loaded.programs.values())), rank)
         program = site.program
         held = {name: b for name, b in program.variables.items() if site.holds(b)}
-        self.blocks = {
-            n: shared[n] if n in shared else self.block(program.buffers[b].bytes)
-            for n, b in held.items()
-        }
+        sizes = {n: program.buffers[b].bytes for n, b in held.items()}
+        own = loaded.allocator.blocks({n: size for n, size in sizes.items() if n not in shared})
+        self.blocks = {n: shared[n] if n in shared else own[n] for n in held}
         self._variables = {
             name: array_on(program.buffers[b], self.blocks[name], 0) for name, b in held.items()
         }
