@@ -8,7 +8,8 @@ import pytest
 from graphc_numpy import NumpyBackend
 from graphc_numpy.calls.device import NumpyDevice
 from graphc_numpy.calls.kernels import bind
-from graphc_numpy.memory import block
+from graphc_numpy.memory import HUGE, USUAL, Allocator, block
+from numpy.typing import NDArray
 
 from graphc.compiler.pipeline import differentiation, distribution, partitioning, run_passes
 from graphc.lowering.memory.memory_plan import plan_memory
@@ -78,6 +79,34 @@ def test_a_product_of_a_broadcast_is_right() -> None:
 
 def test_blocks_of_memory_are_aligned() -> None:
     assert all(block(n).ctypes.data % 64 == 0 for n in (1, 7, 64, 1000))
+
+
+def test_large_blocks_fill_huge_pages() -> None:
+    for size in (HUGE // 2, HUGE, 3 * HUGE + 5):
+        one = block(size)
+        assert one.ctypes.data % HUGE == 0 and one.nbytes == size
+
+
+@pytest.mark.parametrize("scale", [1, 1 << 15])
+def test_blocks_by_name_are_aligned_and_apart(scale: int) -> None:
+    sizes = {"a": 5 * scale, "none": 0, "b": 64 * scale, "c": 100 * scale, "d": 1}
+    blocks = USUAL.blocks(sizes)
+    assert {n: x.nbytes for n, x in blocks.items()} == sizes
+    for number, x in enumerate(blocks.values()):
+        assert x.ctypes.data % 64 == 0
+        x[:] = number
+    assert all((x == number).all() for number, x in enumerate(blocks.values()))
+
+
+def test_an_allocator_of_ones_own_is_asked_for_each_block() -> None:
+    asked = list[int]()
+
+    def own(size: int) -> NDArray[np.uint8]:
+        asked.append(size)
+        return np.zeros(size, np.uint8)
+
+    assert list(Allocator(own).blocks({"a": 3, "b": 8})) == ["a", "b"]
+    assert asked == [3, 8]
 
 
 def engine_of(strategy: str, batch: int) -> tuple[Engine, NumpyDevice]:

@@ -36,7 +36,7 @@ from graphc_numpy.native.recording import StepRecording
 from graphc_numpy.native.step import call_table as frames
 from graphc_numpy.native.step.error_checks import FailedChecks, Wrong
 from graphc_numpy.native.threads import barrier, pool
-from graphc_numpy.native.threads.pool import Pool, Pools, Words, most_threads, new_words, thread_count
+from graphc_numpy.native.threads.pool import Pool, Words, most_threads, new_words, thread_count
 
 Array: TypeAlias = NDArray[Any]
 
@@ -47,7 +47,7 @@ class NativeLoaded:
     def __init__(self, programs: Programs, allocator: Allocator, recorder: Recorder | None) -> None:
         self.programs, self.allocator, self.recorder = programs, allocator, recorder
         self.noted: dict[str, dict[int, FailedChecks]] = {}  # in each program, by rank
-        self.pools = Pools()  # of programs that run on all devices in one call
+        self.pools = pool.Pools()  # of programs that run on all devices in one call
         self._found: dict[Any, Preparation] = {}
         self._lock = threading.Lock()
         self._blocks: dict[str, Bytes] | None = None

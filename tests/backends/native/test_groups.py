@@ -92,12 +92,15 @@ def test_several_threads_of_a_group_share_each_device(
     assert trained("mirrored(5)")[0] == wanted
 
 
-def test_there_are_no_more_threads_than_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("strategy", ["mirrored(5)", "mirrored(2)", "diloco(2, 2)"])
+def test_there_are_no_more_threads_than_asked_for(
+    strategy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     use(2, monkeypatch)
     before = threading.enumerate()  # not their numbers: those of threads that end are used again
-    with compiled("mirrored(5)") as trainer:
-        for k in range(3):
-            trainer.step(data(24, k))
+    with compiled(strategy) as trainer:
+        for k in range(12):  # programs of full and short batches, and that in which replicas meet
+            trainer.step(data(24 if k % 3 else 17, k))
         started = [t for t in threading.enumerate() if t not in before]
         assert sum(t.name.startswith("graphc-thread") for t in started) == 1  # and this one
 
