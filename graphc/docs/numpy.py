@@ -34,8 +34,10 @@ once, while tracing.
   of float64 that widens a step of f32.
 * Shifts, powers and remainders of integers are integers, and wrap around as NumPy's do. What NumPy
   makes of two bools in i8 is i32.
-* Sums of integers keep their dtype (bools and u8 are summed in i32); means of integers are f32;
-  indices that come out (`argmax`, `argsort`) are i32.
+* Sums of integers keep their dtype (bools and u8 are summed in i32), unless `dtype=` says another;
+  means, medians and quantiles of integers are f32, computed in f32, and not cut to a `dtype=` of
+  integers. A sum begins with 0.0, so that of nothing but -0.0 is 0.0.
+  Indices that come out (`argmax`, `argsort`) are i32.
 * **The batch size** `n = x.shape[0]`, or `n = len(x)`, is a count of the examples that there are.
   Python's operators, with numbers of any kind on either side, and NumPy's ufuncs keep it one:
   `loss / n`, `1.0 / n`, `np.sqrt(n - 1)`, `np.maximum(n, 8)`, `x.size`, `math.prod(x.shape)`.
@@ -85,7 +87,7 @@ once, while tracing.
   `np.where(mask)` and `np.nonzero(mask)` are indices that mean the mask. Anything else would need
   to know how many there are.
 * Of a ufunc's methods, `reduce`, `accumulate` (both of associative functions), `outer` and
-  `np.add.at` trace. `where=` needs `out=`.
+  `np.add.at` and `np.subtract.at` trace. `where=` needs `out=`.
 * **scipy**, which graphc does not need: `expit`, `log_expit`, `logit`, `erf`, `xlogy`, `xlog1py`,
   `entr`, `rel_entr`, `kl_div`, `softmax`, `log_softmax` and `logsumexp` of scipy.special, `pdf`,
   `logpdf` and `cdf` of scipy.stats.norm. cdf is made of erf, and loses digits far below the mean.

@@ -73,6 +73,76 @@ def test_the_outer_product_keeps_the_sign_of_zeros() -> None:
         check(lambda x, y, f=function: 1 / f(x, y), x, y)  # inf or -inf
 
 
+INF, NAN = np.inf, np.nan
+
+
+@pytest.mark.parametrize(
+    ("xp", "fp"),
+    [
+        ([0.0, 1.0, 2.0], [INF, 1.0, 2.0]), ([0.0, 1.0, 2.0], [1.0, -INF, -INF]),
+        ([0.0, 1.0, 2.0], [1.0, 1.0, NAN]), ([-INF, 0.0, 1.0], [1.0, 2.0, INF]),
+        ([0.0, 1.0, INF], [1.0, 2.0, 3.0]), ([-INF, INF], [1.0, 1.0]), ([-INF, INF], [1.0, 2.0]),
+        ([0.0, 1.0, 1.0, 2.0], [1.0, 2.0, INF, INF]), ([0.0, 0.0], [1.0, 2.0]), ([0.0], [3.0]),
+    ],
+)  # fmt: skip
+def test_lines_to_infinities_are_numpys(xp: list[float], fp: list[float]) -> None:
+    x = np.array([-INF, -1.0, 0.0, 0.5, 1.0, 1.5, 2.0, 3.0, INF, NAN])
+    check(np.interp, x, np.array(xp), np.array(fp))
+    check(lambda x, xp, fp: np.interp(x, xp, fp, -7.0, 7.0), x, np.array(xp), np.array(fp))
+
+
+def test_points_of_a_period_may_come_in_any_order() -> None:
+    x, xp, fp = real(9, low=-9, high=9), np.array([3.1, 0.2, -1.0, 7.0]), real(4)
+    for period in (2.5, -2.5, 360):
+        check(lambda x, xp, fp, p=period: np.interp(x, xp, fp, period=p), x, xp, fp)
+    with pytest.raises(GraphcError, match="not a number other than 0"):
+        traced(lambda x, xp, fp: np.interp(x, xp, fp, period=0), x, xp, fp)
+
+
+SUMS: list[Any] = [np.sum, np.prod, np.cumsum, np.cumprod, np.nansum, np.nanprod, np.nancumsum,
+                   np.nancumprod, np.trace, np.add.reduce, np.multiply.accumulate]  # fmt: skip
+
+
+@pytest.mark.parametrize("function", SUMS)
+def test_a_sum_is_of_the_dtype_that_is_asked_for(function: Any) -> None:
+    for given in (np.float64, np.uint8):
+        x = np.array([[200, 100, 3], [4, 5, 70], [1, 0, 2]]).astype(given)
+        for dtype in (np.int32, np.uint8, bool):
+            check(lambda v, d=dtype: function(v, dtype=d), x)
+            (made,) = traced(lambda v, d=dtype: function(v, dtype=d), x)
+            assert made.dtype == dtype
+    check(lambda v: np.nansum(v, dtype=np.int64), np.array([NAN, 2.0, 1.5]))
+
+
+@pytest.mark.parametrize("function", [np.mean, np.var, np.std, np.nanmean, np.nanvar, np.nanstd])
+def test_a_mean_is_not_cut_to_an_integer(function: Any) -> None:
+    check(lambda v: function(v, dtype=np.float64), np.arange(4))
+    with pytest.raises(GraphcError, match="dtype=i64 would cut the result"):
+        traced(lambda v: function(v, dtype=np.int64), real(4))
+
+
+KEYS: list[Any] = [
+    lambda i, j: (i, j), lambda i, j: (i, 0), lambda i, j: (slice(None), i), lambda i, j: slice(0, 2),
+    lambda i, j: (..., j), lambda i, j: ([0, 1, 1], [0, -1, 2]), lambda i, j: 1, lambda i, j: (i,),
+    lambda i, j: (i[:, None], j), lambda i, j: np.array([True, False, True]), lambda i, j: (-1, 2),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("ufunc", [np.add, np.subtract])
+def test_sums_at_any_key_are_numpys(ufunc: np.ufunc, key: Any) -> None:
+    def at(x: np.ndarray, i: np.ndarray, j: np.ndarray, v: np.ndarray) -> np.ndarray:
+        y = x.copy()
+        assert ufunc.at(y, key(i, j), v) is None
+        return y
+
+    i, j = np.array([0, -2, 1]), np.array([0, 2, 2])
+    for x, v in ((real(3, 3), real(3)), (real(3, 3), np.array(2.5)), (real(3, 3), real(1, 3))):
+        if np.broadcast_shapes(v.shape, x[key(i, j)].shape) == x[key(i, j)].shape:
+            check(at, x, i, j, v)
+    check(at, np.arange(9).reshape(3, 3), i, j, np.array(3))
+
+
 def test_what_is_added_at_places_is_as_in_numpy() -> None:
     def added(x: np.ndarray, i: np.ndarray, v: np.ndarray) -> np.ndarray:
         y = x.copy()

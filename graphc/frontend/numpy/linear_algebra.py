@@ -307,8 +307,7 @@ def trace(
     f: Builder, a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1, dtype: Any = None
 ) -> Value:
     """the sum of a diagonal"""
-    require(dtype is None, "np.trace: dtype= is not supported", code="G0810")
-    return f.sum(diagonal(f, a, offset, axis1, axis2), -1)
+    return reductions.sum_(f, diagonal(f, a, offset, axis1, axis2), -1, dtype)
 
 
 @traces("linalg.trace")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from graphc.frontend.numpy.handlers import traces
-from graphc.frontend.numpy.reductions import cumprod, cumsum, typed
+from graphc.frontend.numpy.reductions import cumprod, cumsum, prod, sum_, typed_float
 from graphc.frontend.operands import as_axis, value
 from graphc.ir.builder import Builder, Scalar, Value
 from graphc.ops.composites.support import floats
@@ -21,7 +21,7 @@ def nansum(
     f: Builder, a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False
 ) -> Value:
     """`sum` of the numbers"""
-    return f.sum(_without(f, typed(f, a, dtype), 0.0), as_axis(axis), keepdims)
+    return sum_(f, _without(f, a, 0.0), axis, dtype, keepdims)
 
 
 @traces("nanprod")
@@ -29,7 +29,7 @@ def nanprod(
     f: Builder, a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False
 ) -> Value:
     """`prod` of the numbers"""
-    return f.prod(_without(f, typed(f, a, dtype), 1.0), as_axis(axis), keepdims)
+    return prod(f, _without(f, a, 1.0), axis, dtype, keepdims)
 
 
 @traces("nanmax")
@@ -89,7 +89,7 @@ def nanmean(
     f: Builder, a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False
 ) -> Value:
     """`mean` of the numbers"""
-    x = floats(f, typed(f, a, dtype))
+    x = floats(f, typed_float(f, "mean", a, dtype))
     total = f.sum(_without(f, x, 0.0), as_axis(axis), keepdims)
     return total / _number(f, x, axis, keepdims)
 
@@ -99,7 +99,7 @@ def nanvar(
     f: Builder, a: Any, axis: Any = None, dtype: Any = None, ddof: Any = 0, keepdims: bool = False
 ) -> Value:
     """`var` of the numbers"""
-    x = floats(f, typed(f, a, dtype))
+    x = floats(f, typed_float(f, "var", a, dtype))
     centered = _without(f, x - nanmean(f, x, axis, keepdims=True), 0.0)
     total: Value = f.sum(centered * centered, as_axis(axis), keepdims)
     number = _number(f, x, axis, keepdims)

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from graphc.frontend.numpy.handlers import traces
-from graphc.frontend.numpy.selection import searchsorted
-from graphc.frontend.operands import array_of, as_array, as_axis, as_int, as_values, operand, value
+from graphc.frontend.operands import array_of, as_array, as_axis, as_int, value
 from graphc.ir.builder import Builder, Value
 from graphc.ir.op import require
 from graphc.ir.types import I32, TensorType, broadcast_types
@@ -173,26 +172,3 @@ def percentile(
     """`quantile` of q / 100"""
     require(not isinstance(q, Value), "q must be a constant", code="G0810")
     return quantile(f, a, np.asarray(q) / 100, axis, method, keepdims)
-
-
-@traces("interp")
-def interp(
-    f: Builder, x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None
-) -> Value:
-    """piecewise linear interpolation between the points (xp, fp); xp rises"""
-    require(period is None, "np.interp: period= is not supported", code="G0810")
-    at, places, heights = (floats(f, v) for v in as_values(f, x, xp, fp))
-    n = places.shape[0]
-    require(n > 0 and heights.shape == places.shape, "np.interp: xp and fp differ in length")
-    above = f.clip(searchsorted(f, places, at, "right"), min(1, n - 1), n - 1)
-    below = f.maximum(above - 1, 0)
-    x0, x1 = f.gather(places, below, dim=0), f.gather(places, above, dim=0)
-    y0, y1 = f.gather(heights, below, dim=0), f.gather(heights, above, dim=0)
-    width = f.where(f.eq(x1, x0), 1.0, x1 - x0)
-    inner = y0 + (y1 - y0) * ((at - x0) / width)
-    ends = (f.getitem(heights, 0), f.getitem(heights, n - 1))
-    first, last = (
-        e if v is None else operand(f, v) for e, v in zip(ends, (left, right), strict=True)
-    )
-    inner = f.where(f.lt(at, f.getitem(places, 0)), first, inner)
-    return f.where(f.gt(at, f.getitem(places, n - 1)), last, inner)

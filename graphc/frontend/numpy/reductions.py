@@ -29,6 +29,23 @@ def typed(f: Builder, a: Any, dtype: Any) -> Value:
     return x if dtype is None else f.to_dtype(x, dtype_argument(dtype))
 
 
+def made_in(f: Builder, y: Value, dtype: Any) -> Value:
+    """A sum or product in the dtype that `dtype=` asks for: u8 and bools are computed in i32."""
+    return y if dtype is None else f.to_dtype(y, dtype_argument(dtype))
+
+
+def typed_float(f: Builder, name: str, a: Any, dtype: Any) -> Value:
+    """The operand of a mean in the dtype that `dtype=` asks for. Raises G0810 for an integer."""
+    x = typed(f, a, dtype)
+    require(
+        dtype is None or x.dtype.kind == "f",
+        f"np.{name}: dtype={x.dtype} would cut the result",
+        code="G0810",
+        help=f"leave dtype= out, and write np.{name}(x).astype(...) if it is meant to be cut",
+    )
+    return x
+
+
 def wide_enough(f: Builder, x: Value) -> Value:
     """Bools and u8 as i32, in which sums and products of them are made."""
     return f.to_dtype(x, I32) if x.dtype.kind in "bu" else x
@@ -54,7 +71,7 @@ def sum_(
 ) -> Value:  # fmt: skip
     """`sum`; integers stay integers of their dtype, bools and u8 become i32"""
     y = f.sum(_where_kept(f, typed(f, a, dtype), where, 0), as_axis(axis), bool(keepdims))
-    return y if initial is None else y + _first(f, initial, y)
+    return made_in(f, y if initial is None else y + _first(f, initial, y), dtype)
 
 
 @traces("prod", methods=("prod",))
@@ -64,7 +81,7 @@ def prod(
 ) -> Value:  # fmt: skip
     """`prod`"""
     y = f.prod(_where_kept(f, typed(f, a, dtype), where, 1), as_axis(axis), bool(keepdims))
-    return y if initial is None else y * _first(f, initial, y)
+    return made_in(f, y if initial is None else y * _first(f, initial, y), dtype)
 
 
 def logsumexp(f: Builder, a: Any, axis: Any = None, keepdims: bool = False) -> Value:
@@ -111,7 +128,7 @@ def mean(
     where: Any = True,
 ) -> Value:  # fmt: skip
     """`mean`, over the run-time count; of integers in f32"""
-    x = typed(f, a, dtype)
+    x = typed_float(f, "mean", a, dtype)
     if where is True:
         return f.mean(x, as_axis(axis), bool(keepdims))
     return _masked_mean(f, x, truth(f, operand(f, where)), axis, bool(keepdims))
@@ -156,7 +173,8 @@ def _spread(name: str) -> Any:
         keepdims: bool = False, *, mean: Any = None, correction: Any = None,
     ) -> Value:  # fmt: skip
         require(correction is None or not ddof, "ddof and correction, both", code="G0810")
-        less, x = ddof if correction is None else correction, typed(f, a, dtype)
+        less = ddof if correction is None else correction
+        x = typed_float(f, name, a, dtype)
         if mean is None:
             y: Value = getattr(f, name)(x, as_axis(axis), bool(keepdims), less)
             return y
@@ -272,14 +290,14 @@ def _flat(f: Builder, x: Value, axis: Any) -> tuple[Value, int]:
 @traces("cumsum", methods=("cumsum",))
 def cumsum(f: Builder, a: Any, axis: Any = None, dtype: Any = None) -> Value:
     """`cumsum`"""
-    return f.cumsum(*_flat(f, typed(f, a, dtype), axis))
+    return made_in(f, f.cumsum(*_flat(f, typed(f, a, dtype), axis)), dtype)
 
 
 @traces("cumprod", methods=("cumprod",))
 def cumprod(f: Builder, a: Any, axis: Any = None, dtype: Any = None) -> Value:
     """running products, in log2(n) steps"""
     x, dim = _flat(f, typed(f, a, dtype), axis)
-    return scan(f, lambda a, b: a * b, wide_enough(f, x), dim)
+    return made_in(f, scan(f, lambda a, b: a * b, wide_enough(f, x), dim), dtype)
 
 
 def _cumulative(running: Any, first: Scalar) -> Any:

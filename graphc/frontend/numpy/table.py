@@ -10,6 +10,7 @@ from graphc.frontend.numpy import (
     creation,
     elementwise,
     finite_differences,
+    interpolation,
     joining,
     linear_algebra,
     nan_reductions,
@@ -36,7 +37,7 @@ from graphc.frontend.numpy.handlers import (
 
 HANDLERS = (
     elementwise, joining, linear_algebra, creation, nan_reductions, ordering, reductions,
-    selection, shaping, finite_differences, writing_functions,
+    selection, shaping, finite_differences, interpolation, writing_functions,
 )  # fmt: skip
 
 enter_forwarded()  # last: where a handler above has the name, it is the one

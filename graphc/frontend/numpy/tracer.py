@@ -150,7 +150,8 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin, Traced, InGraph):
             refuse_ufunc(ufunc, method)
         name = f"np.{ufunc.__name__}" + (f".{method}" if method != "__call__" else "")
         if method == "at":
-            return self._call(name, handler, inputs[1:], {"x": inputs[0]}, inputs[:1])
+            self._call(name, handler, inputs[1:], {"x": inputs[0]}, inputs[:1])
+            return None
         if outs and in_augmented_assignment():
             if has_other_names(outs):
                 refuse_other_names(outs[0])

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from functools import cache
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from graphc.frontend.numpy import reductions, scipy_functions
 from graphc.frontend.numpy.handlers import COUNTING, Handler
+from graphc.frontend.numpy.indexing import getitem, is_basic
 from graphc.frontend.numpy.reductions import scan
+from graphc.frontend.numpy.session import plain_shape
 from graphc.frontend.numpy.table import UFUNCS
+from graphc.frontend.numpy.writes import with_entries
 from graphc.frontend.operands import as_axis, as_int, as_values, dtype_argument, operands, value
 from graphc.ir.builder import Builder, Operand, Value
 from graphc.ir.op import require
-from graphc.ir.types import TensorType, broadcast_types
+from graphc.ir.types import BOOL, TensorType, broadcast_types
 from graphc.ops.composites.picking import from_front
 from graphc.support.errors import GraphcError
 
@@ -47,8 +51,8 @@ def handler(ufunc: np.ufunc, method: str) -> Handler | None:
             return _accumulate(ufunc, function)
         case "outer" if ufunc.nin == 2:
             return _outer(function)
-        case "at" if ufunc is np.add:
-            return _add_at
+        case "at" if ufunc in (np.add, np.subtract):
+            return _sum_at("add" if ufunc is np.add else "sub")
         case _:
             return None
 
@@ -91,13 +95,12 @@ def _reduce(ufunc: np.ufunc) -> Handler | None:
 
 def _accumulate(ufunc: np.ufunc, function: Handler) -> Handler:
     def accumulate(f: Builder, a: Any, axis: Any = 0, dtype: Any = None) -> Value:
-        x = reductions.typed(f, a, dtype)
         dim = as_int(as_axis(axis), "axis")
         if ufunc is np.add:
-            return f.cumsum(x, dim)
-        if ufunc is np.multiply and dtype is None:
-            x = reductions.wide_enough(f, x)
-        return scan(f, lambda a, b: function(f, a, b), x, dim)
+            return reductions.cumsum(f, a, dim, dtype)
+        if ufunc is np.multiply:
+            return reductions.cumprod(f, a, dim, dtype)
+        return scan(f, lambda a, b: function(f, a, b), reductions.typed(f, a, dtype), dim)
 
     return accumulate
 
@@ -111,15 +114,45 @@ def _outer(function: Handler) -> Handler:
     return outer
 
 
-def _add_at(f: Builder, indices: Any, updates: Any, *, x: Any) -> Value:
-    """np.add.at with integer indices into the first dim; what is added is cast without a check, as
-    NumPy does there."""
-    target, ids = value(f, x), value(f, indices)
+def _sum_at(op: str) -> Handler:
+    """np.add.at or np.subtract.at: what is added is cast without a check, as NumPy does there."""
+
+    def at(f: Builder, indices: Any, updates: Any, *, x: Any) -> Value:
+        target = value(f, x)
+        key = indices if isinstance(indices, tuple) else (indices,)
+        updates = operands(f, target, updates)[1]
+        updates = f.to_dtype(f.lift(updates, target.dtype), target.dtype)
+        if is_basic(key):  # each place once
+            return with_entries(f, target, key, f.binary(op, getitem(f, target, key), updates))
+        if len(key) == 1 and not isinstance(key[0], slice) and not _is_mask(key[0]):
+            return f.binary(op, target, _sums_of_rows(f, target, key[0], updates))
+        return f.binary(op, target, _sums(f, target, key, updates))
+
+    return at
+
+
+def _is_mask(k: Any) -> bool:
+    return (k.dtype if isinstance(k, np.ndarray | Value) else None) in (bool, BOOL)
+
+
+def _sums_of_rows(f: Builder, x: Value, indices: Any, updates: Value) -> Value:
+    """An array like x, with the sum of the updates of each index into its first dim."""
+    ids = value(f, indices)
     require(ids.dtype.kind in "iu", f"np.add.at with indices of {ids.dtype}", code="G0805")
-    ids = from_front(f, target, 0, ids)
+    ids = from_front(f, x, 0, ids)
     known = tuple(ids.type.extent(i) for i in range(ids.rank))
-    rest = target.shape[1:]
-    wanted = TensorType((*ids.shape, *rest), target.dtype, (*known, *(None,) * len(rest)))
-    given = f.to_dtype(f.lift(operands(f, target, updates)[1], target.dtype), target.dtype)
-    given = f.broadcast_to(given, *broadcast_types(given.type, wanted))
-    return target + f.scatter_add(ids, given, dim=0, size=target.shape[0])
+    rest = x.shape[1:]
+    wanted = TensorType((*ids.shape, *rest), x.dtype, (*known, *(None,) * len(rest)))
+    given = f.broadcast_to(updates, *broadcast_types(updates.type, wanted))
+    return f.scatter_add(ids, given, dim=0, size=x.shape[0])
+
+
+def _sums(f: Builder, x: Value, key: tuple[Any, ...], updates: Value) -> Value:
+    """The same for any key: its places are looked up among those of all entries."""
+    if any(x.type.extents):
+        plain_shape(x)  # the places are counted for one size
+    size = prod(x.shape)
+    places = getitem(f, f.reshape(f.iota(shape=(size,), dim=0), x.shape), key)
+    given = f.broadcast_to(updates, places.shape)
+    sums = f.scatter_add(f.flatten(places), f.flatten(given), dim=0, size=size)
+    return f.reshape(sums, x.shape)
