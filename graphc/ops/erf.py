@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 # Rational approximations of W. J. Cody, "Rational Chebyshev approximations for the error function",
 # Mathematics of Computation 23 (1969): erf on [0, 0.46875], erfc on [0.46875, 4] and beyond 4.
 # Coefficients from the highest power down.
-_SMALL = (
+SMALL = (
     (1.85777706184603153e-1, 3.16112374387056560e0, 1.13864154151050156e2,
      3.77485237685302021e2, 3.20937758913846947e3),
     (1.0, 2.36012909523441209e1, 2.44024637934444173e2, 1.28261652607737228e3,
      2.84423683343917062e3),
 )  # fmt: skip
-_MIDDLE = (
+MIDDLE = (
     (2.15311535474403846e-8, 5.64188496988670089e-1, 8.88314979438837594e0,
      6.61191906371416295e1, 2.98635138197400131e2, 8.81952221241769090e2,
      1.71204761263407058e3, 2.05107837782607147e3, 1.23033935479799725e3),
@@ -26,7 +26,7 @@ _MIDDLE = (
      1.62138957456669019e3, 3.29079923573345963e3, 4.36261909014324716e3,
      3.43936767414372164e3, 1.23033935480374942e3),
 )  # fmt: skip
-_LARGE = (
+LARGE = (
     (1.63153871373020978e-2, 3.05326634961232344e-1, 3.60344899949804439e-1,
      1.25781726111229246e-1, 1.60837851487422766e-2, 6.58749161529837803e-4),
     (1.0, 2.56852019228982242e0, 1.87295284992346725e0, 5.27905102951428412e-1,
@@ -49,13 +49,13 @@ def _ratio(parts: tuple[tuple[float, ...], tuple[float, ...]], x: Array) -> Arra
 
 def _near_zero(z: Array) -> Array:
     z = np.clip(z, -0.46875, 0.46875)
-    return np.asarray(z * _ratio(_SMALL, z * z))
+    return np.asarray(z * _ratio(SMALL, z * z))
 
 
 def _complement(size: Array) -> Array:
     """erfc on [0.46875, 6]."""
     size = np.maximum(size, 0.46875)
     inverse = 1 / np.square(np.maximum(size, 4.0))
-    tail = (1 / np.sqrt(np.pi) - inverse * _ratio(_LARGE, inverse)) / np.maximum(size, 4.0)
-    scale = np.where(size <= 4.0, _ratio(_MIDDLE, np.minimum(size, 4.0)), tail)
+    tail = (1 / np.sqrt(np.pi) - inverse * _ratio(LARGE, inverse)) / np.maximum(size, 4.0)
+    scale = np.where(size <= 4.0, _ratio(MIDDLE, np.minimum(size, 4.0)), tail)
     return np.asarray(np.exp(-size * size) * scale)

@@ -8,9 +8,10 @@ scipy.stats.norm.
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import log, pi, sqrt
+from math import log, pi
 from typing import Any
 
+from graphc.frontend.numpy import error_functions, gamma_functions
 from graphc.frontend.numpy.handlers import Handler
 from graphc.frontend.numpy.reductions import logsumexp
 from graphc.frontend.operands import as_axis, operands, value
@@ -74,6 +75,17 @@ UFUNCS: dict[str, Handler] = {
     "entr": _entropy,
     "rel_entr": _relative_entropy,
     "kl_div": _divergence,
+    "erfc": error_functions.erfc,
+    "erfcx": error_functions.erfcx,
+    "ndtr": error_functions.ndtr,
+    "log_ndtr": error_functions.log_ndtr,
+    "gammaln": gamma_functions.gammaln,
+    "loggamma": gamma_functions.loggamma,
+    "gamma": gamma_functions.gamma,
+    "psi": gamma_functions.digamma,
+    "digamma": gamma_functions.digamma,
+    "betaln": gamma_functions.betaln,
+    "beta": gamma_functions.beta,
     "exp10": lambda f, x: f.exp(value(f, x) * log(10)),
 }
 
@@ -110,8 +122,22 @@ def _log_density(f: Builder, x: Any, loc: Any = 0, scale: Any = 1) -> Value:
 
 def _distribution(f: Builder, x: Any, loc: Any = 0, scale: Any = 1) -> Value:
     a, mean, width = _floats(f, x, loc, scale)
-    y: Value = (f.erf((a - mean) / width * sqrt(0.5)) + 1) * 0.5
-    return y
+    return error_functions.ndtr(f, (a - mean) / width)
+
+
+def _survival(f: Builder, x: Any, loc: Any = 0, scale: Any = 1) -> Value:
+    a, mean, width = _floats(f, x, loc, scale)
+    return error_functions.ndtr(f, (mean - a) / width)
+
+
+def _log_distribution(f: Builder, x: Any, loc: Any = 0, scale: Any = 1) -> Value:
+    a, mean, width = _floats(f, x, loc, scale)
+    return error_functions.log_ndtr(f, (a - mean) / width)
+
+
+def _log_survival(f: Builder, x: Any, loc: Any = 0, scale: Any = 1) -> Value:
+    a, mean, width = _floats(f, x, loc, scale)
+    return error_functions.log_ndtr(f, (mean - a) / width)
 
 
 # Methods of scipy.stats.norm.
@@ -119,4 +145,7 @@ NORMAL: dict[str, Callable[..., Value]] = {
     "pdf": _density,
     "logpdf": _log_density,
     "cdf": _distribution,
+    "sf": _survival,
+    "logcdf": _log_distribution,
+    "logsf": _log_survival,
 }

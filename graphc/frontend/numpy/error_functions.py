@@ -1,0 +1,134 @@
+"""erfc and its relatives, with small values to their last digits: computed in f64.
+
+The rational approximations are W. J. Cody's, as in `graphc.ops.erf`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import pi, sqrt
+from typing import Any, TypeAlias
+
+from graphc.frontend.operands import operands
+from graphc.ir.builder import Builder, Value
+from graphc.ir.types import F64
+from graphc.ops.composites.support import floats
+from graphc.ops.derivatives import CustomGradient, Primal
+from graphc.ops.erf import LARGE, MIDDLE
+
+Function: TypeAlias = Callable[..., Value]
+
+_FAR = 30.0  # e^(-30^2) is 0 in f64
+
+
+def in_f64(function: Function, slopes: Sequence[Function] = ()) -> Function:
+    """A function of floats that is computed in f64, and is of the operands' dtype.
+
+    slopes: its derivatives by each operand, from the operands; without them it is differentiated
+    node by node, as everything else.
+    """
+
+    def call(f: Builder, *given: Any) -> Value:
+        first, *others = operands(f, *given)
+        xs = [floats(f, x) for x in (f.match(first, *others) if others else [first])]
+        own = [f.to_dtype(x, F64) for x in xs]
+        y = _ruled(f, function, slopes, own) if slopes else function(f, *own)
+        return f.to_dtype(y, xs[0].dtype)
+
+    return call
+
+
+def _ruled(
+    f: Builder, function: Function, slopes: Sequence[Function], xs: Sequence[Value]
+) -> Value:
+    own = [f.add(Primal(), (x,)) for x in xs]
+    y = function(f, *own)
+    key = f.key("cotangent")
+    g = f.cotangent(shape=y.shape, key=key, dtype=y.dtype, extents=y.type.extents)
+    pairs = [(x, g * slope(f, *own)) for x, slope in zip(own, slopes, strict=True)]
+    return f.add(CustomGradient(), (y, g, *(v for pair in pairs for v in pair)))
+
+
+def horner(f: Builder, x: Value, coefficients: Sequence[float]) -> Value:
+    """The polynomial with these coefficients, from the highest power down."""
+    first, *rest = coefficients
+    y = f.full_like(x, first)
+    for c in rest:
+        y = y * x + c
+    return y
+
+
+# -- values ----------------------------------------------------------------------------------------
+
+
+def _ratio(f: Builder, parts: tuple[Sequence[float], Sequence[float]], x: Value) -> Value:
+    return horner(f, x, parts[0]) / horner(f, x, parts[1])
+
+
+def _bell(f: Builder, x: Value) -> Value:
+    """e^(-x^2), x in two parts: the rounding error of a square would be that of an exponent."""
+    size = f.minimum(f.abs(x), _FAR)
+    high = f.trunc(size * 16.0) * 0.0625
+    return f.exp(-high * high) * f.exp(-(size - high) * (size + high))
+
+
+def _scaled(f: Builder, size: Value) -> Value:
+    """e^(x^2) erfc(x) of x >= 1/2."""
+    far = f.maximum(size, 4.0)
+    inverse = 1.0 / (far * far)
+    tail = (1 / sqrt(pi) - inverse * _ratio(f, LARGE, inverse)) / far
+    return f.select(f.lt(size, 4.0), _ratio(f, MIDDLE, f.clip(size, 0.5, 4.0)), tail)
+
+
+def _erfc(f: Builder, x: Value) -> Value:
+    size = f.maximum(f.abs(x), 0.5)
+    tail = _bell(f, size) * _scaled(f, size)
+    far = f.select(f.lt(x, 0.0), 2.0 - tail, tail)
+    return f.select(f.lt(f.abs(x), 0.5), 1.0 - f.erf(x), far)
+
+
+def _erfcx(f: Builder, x: Value) -> Value:
+    below = f.exp(x * x) * _erfc(f, f.minimum(x, 0.5))
+    return f.select(f.lt(x, 0.5), below, _scaled(f, f.maximum(x, 0.5)))
+
+
+def _ndtr(f: Builder, x: Value) -> Value:
+    return _erfc(f, x * -sqrt(0.5)) * 0.5
+
+
+def _log_ndtr(f: Builder, x: Value) -> Value:
+    t = x * sqrt(0.5)
+    far = f.log(_scaled(f, f.maximum(-t, 0.5)) * 0.5) - t * t
+    return f.select(f.lt(x, -1.0), far, f.log1p(_erfc(f, f.maximum(t, -1.0)) * -0.5))
+
+
+# -- derivatives -----------------------------------------------------------------------------------
+
+
+def _erfc_slope(f: Builder, x: Value) -> Value:
+    return _bell(f, x) * (-2 / sqrt(pi))
+
+
+def _erfcx_slope(f: Builder, x: Value) -> Value:
+    # 2x erfcx(x) - 2/sqrt(pi), whose terms cancel for large x: there it is -r / x^2 of the tail.
+    near = 2.0 * x * _erfcx(f, x) - 2 / sqrt(pi)
+    far = f.maximum(x, 4.0)
+    inverse = 1.0 / (far * far)
+    return f.select(f.lt(x, 4.0), near, -2.0 * inverse * _ratio(f, LARGE, inverse))
+
+
+def _ndtr_slope(f: Builder, x: Value) -> Value:
+    return _bell(f, x * sqrt(0.5)) * (1 / sqrt(2 * pi))
+
+
+def _log_ndtr_slope(f: Builder, x: Value) -> Value:
+    t = x * sqrt(0.5)
+    far = sqrt(2 / pi) / _scaled(f, f.maximum(-t, 0.5))
+    near = _ndtr_slope(f, x) / _ndtr(f, f.maximum(x, -1.0))
+    return f.select(f.lt(x, -1.0), far, near)
+
+
+erfc = in_f64(_erfc, [_erfc_slope])
+erfcx = in_f64(_erfcx, [_erfcx_slope])
+ndtr = in_f64(_ndtr, [_ndtr_slope])
+log_ndtr = in_f64(_log_ndtr, [_log_ndtr_slope])

@@ -1,0 +1,224 @@
+"""The logarithm of the gamma function, its relatives and derivatives, computed in f64.
+
+Above 10 it is Stirling's series. Below, factors lead to [1.5, 2.5], where (log gamma(2 + t)) / t is
+the interpolation polynomial at Chebyshev's points of |t| <= 1/2: so log gamma keeps its digits near
+its zeros, 1 and 2. Below 0 it is the reflection formula (Abramowitz, Stegun, section 6.1).
+"""
+
+from __future__ import annotations
+
+from math import log, pi, sqrt
+
+from graphc.frontend.numpy.error_functions import horner, in_f64
+from graphc.ir.builder import Builder, Value
+
+_LARGE = 10.0
+_DOWN = 8  # factors from 10 down to 2.5
+# log gamma(2 + t) / t, from the highest power down; the relative error is 6e-17
+_NEAR_TWO = (
+    2.7475390051909663e-07, -5.811277768921246e-07, 9.242852225162277e-07,
+    -1.9743106888421067e-06, 4.3828545383846665e-06, -9.45628851510172e-06,
+    2.050601970174762e-05, -4.4923727564247656e-05, 9.945761692157133e-05,
+    -0.00022315497746292723, 0.0005096695196526673, -0.0011927539009983087,
+    0.002890510330865901, -0.007385551028935545, 0.02058080842778338,
+    -0.06735230105319563, 0.3224670334241132, 0.42278433509846713,
+)  # fmt: skip
+# Bernoulli's numbers B2, B4, ...
+_BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510)
+_LN = [b / (2 * k * (2 * k - 1)) for k, b in enumerate(_BERNOULLI, 1)][::-1]
+_PSI = [b / (2 * k) for k, b in enumerate(_BERNOULLI, 1)][::-1]
+_TRIGAMMA = list(_BERNOULLI)[::-1]
+_HALF_LN_2PI = 0.5 * log(2 * pi)
+
+
+def _rest(f: Builder, z: Value) -> Value:
+    """What Stirling's formula lacks, of z >= 10."""
+    return horner(f, 1.0 / (z * z), _LN) / z
+
+
+def _sine(f: Builder, y: Value) -> Value:
+    """sin(pi y) of y >= 0, exactly 0 at integers."""
+    turns = f.binary("mod", y, 2.0)
+    near = turns - f.round(turns)
+    sine = f.sin(near * pi)
+    return f.select(f.eq(f.round(turns), 1.0), -sine, sine)
+
+
+# -- log gamma ------------------------------------------------------------------------------------
+
+
+def _factors(f: Builder, x: Value) -> tuple[Value, Value]:
+    """The factors that lead from x, between 0 and 10, to [1.5, 2.5]; and the way from 2 there.
+
+    gamma(x) is gamma(2 + t) times the factors, or, below 1.5, divided by them.
+    """
+    none, first = f.lt(x, 0.5), f.lt(x, 1.5)
+    product = f.select(none, x * (x + 1.0), f.select(first, x, f.ones_like(x)))
+    whole = f.select(none, f.zeros_like(x), f.select(first, f.ones_like(x), f.full_like(x, 2.0)))
+    for j in range(1, _DOWN + 1):
+        more = f.ge(x, j + 1.5)
+        product = f.select(more, product * (x - float(j)), product)
+        whole = f.select(more, f.full_like(x, j + 2.0), whole)
+    return product, x - whole
+
+
+def _ln_positive(f: Builder, x: Value) -> Value:
+    """log gamma of x >= 0."""
+    small = f.minimum(x, _LARGE)
+    factors, t = _factors(f, small)
+    large = f.ge(x, _LARGE)
+    ln = f.log(f.select(large, x, factors))
+    below = t * horner(f, t, _NEAR_TWO) + f.select(f.lt(x, 1.5), -ln, ln)
+    z = f.maximum(x, _LARGE)
+    above = (z - 0.5) * (ln - 1.0) + (_HALF_LN_2PI - 0.5) + _rest(f, z)
+    above = f.select(f.eq(x, float("inf")), x, above)
+    return f.select(large, above, below)
+
+
+def _gammaln(f: Builder, x: Value) -> Value:
+    size = f.abs(x)
+    y = _ln_positive(f, size)
+    mirrored = log(pi) - f.log(size) - f.log(f.abs(_sine(f, size))) - y
+    below = f.select(f.lt(x, 0.0), mirrored, y)
+    return f.select(f.eq(x, float("-inf")), x, below)
+
+
+def _loggamma(f: Builder, x: Value) -> Value:
+    return f.select(f.lt(x, 0.0), f.full_like(x, float("nan")), _gammaln(f, x))
+
+
+# -- gamma ----------------------------------------------------------------------------------------
+
+
+def _gamma_positive(f: Builder, x: Value) -> Value:
+    small, z = f.minimum(x, _LARGE), f.clip(x, _LARGE, 200.0)
+    factors, t = _factors(f, small)
+    near = f.exp(t * horner(f, t, _NEAR_TWO))
+    near = f.select(f.lt(x, 1.5), near / factors, near * factors)
+    root = f.power(z, z * 0.5 - 0.25)  # gamma(171) is a float, 171^170.5 is none
+    far = root * f.exp(-z) * root * f.exp(_rest(f, z)) * sqrt(2 * pi)
+    return f.select(f.lt(x, _LARGE), near, far)
+
+
+def _gamma(f: Builder, x: Value) -> Value:
+    size = f.abs(x)
+    y = _gamma_positive(f, size)
+    sine = _sine(f, size)
+    mirrored = -pi / sine / y / size
+    mirrored = f.select(f.eq(sine, 0.0), f.full_like(x, float("nan")), mirrored)
+    pole = f.lt(size, 1e-290)  # there it is 1 / x, and -inf of -0.0
+    y = f.select(f.lt(x, 0.0), mirrored, y)
+    return f.select(pole, 1.0 / f.select(pole, x, f.ones_like(x)), y)
+
+
+# -- derivatives ----------------------------------------------------------------------------------
+
+
+def _digamma_positive(f: Builder, x: Value) -> Value:
+    small = f.lt(x, _LARGE)
+    near = f.select(small, x, f.ones_like(x))
+    sums = 1.0 / near
+    rest = f.zeros_like(x)
+    for k in range(9, 0, -1):  # the smallest first
+        rest = rest + 1.0 / (near + float(k))
+    z = f.select(small, x + _LARGE, x)
+    series = f.log(z) - 0.5 / z - _psi_rest(f, z)
+    return f.select(small, series - rest - sums, series)
+
+
+def _psi_rest(f: Builder, z: Value) -> Value:
+    inverse = 1.0 / (z * z)
+    return horner(f, inverse, _PSI) * inverse
+
+
+def _digamma(f: Builder, x: Value) -> Value:
+    below = f.lt(x, 0.0)
+    y = _digamma_positive(f, f.select(below, 1.0 - x, x))
+    size = f.abs(x)
+    sine, cosine = _sine(f, size), _sine(f, size + 0.5)
+    turned = f.select(f.lt(size, 2.0**50), cosine, f.ones_like(x))  # x + 1/2 is a float
+    mirrored = y + pi * turned / sine
+    mirrored = f.select(f.eq(sine, 0.0), f.full_like(x, float("nan")), mirrored)
+    return f.select(below, mirrored, f.select(f.eq(x, 0.0), -1.0 / x, y))
+
+
+def _trigamma(f: Builder, x: Value) -> Value:
+    """The derivative of digamma."""
+    below = f.lt(x, 0.0)
+    y = f.select(below, 1.0 - x, x)
+    small = f.lt(y, _LARGE)
+    near = f.select(small, y, f.ones_like(y))
+    sums = f.zeros_like(y)
+    for k in range(9, -1, -1):
+        term = 1.0 / (near + float(k))
+        sums = sums + term * term
+    z = f.select(small, y + _LARGE, y)
+    inverse = 1.0 / (z * z)
+    series = 1.0 / z + 0.5 * inverse + horner(f, inverse, _TRIGAMMA) * inverse / z
+    positive = series + f.select(small, sums, f.zeros_like(sums))
+    sine = pi / _sine(f, f.select(below, -x, f.full_like(x, 0.5)))
+    return f.select(below, sine * sine - positive, positive)
+
+
+def _loggamma_slope(f: Builder, x: Value) -> Value:
+    return f.select(f.lt(x, 0.0), f.full_like(x, float("nan")), digamma(f, x))
+
+
+def _gamma_slope(f: Builder, x: Value) -> Value:
+    return _gamma(f, x) * digamma(f, x)
+
+
+# -- beta -----------------------------------------------------------------------------------------
+
+
+def _betaln(f: Builder, a: Value, b: Value) -> Value:
+    """log gamma(a) + log gamma(b) - log gamma(a + b); of large ones without their difference."""
+    low, high = f.minimum(a, b), f.maximum(a, b)
+    plain = _gammaln(f, a) + (_gammaln(f, b) - _gammaln(f, a + b))
+    z = f.maximum(high, _LARGE)
+    s = f.clip(low, 0.0, z)
+    part = f.log1p(s / z)
+    rests = _rest(f, z) - _rest(f, z + s)
+    one = _ln_positive(f, s) + s * (1.0 - f.log(z)) - (z + s - 0.5) * part + rests
+    y = f.maximum(s, _LARGE)
+    ratio = f.minimum(y / z, 1.0)
+    both = (y - 0.5) * f.log(ratio) - 0.5 * f.log(z) - (z + y - 0.5) * f.log1p(ratio)
+    both = both + _HALF_LN_2PI + _rest(f, y) + rests
+    large = f.select(f.ge(low, _LARGE), both, one)
+    known = f.and_(f.gt(low, 0.0), f.and_(f.ge(high, _LARGE), f.lt(high, float("inf"))))
+    y = f.select(known, large, plain)
+    end = f.and_(f.gt(low, 0.0), f.eq(high, float("inf")))
+    return f.select(end, f.full_like(y, float("-inf")), y)
+
+
+def _fall(f: Builder, a: Value, b: Value) -> Value:
+    """digamma(a) - digamma(a + b): of a large a without their difference."""
+    z = f.maximum(a, _LARGE)
+    s = f.maximum(b, 0.0)
+    whole = z + s
+    large = -f.log1p(s / z) - 0.5 * (s / whole) / z - (_psi_rest(f, z) - _psi_rest(f, whole))
+    plain = _digamma(f, a) - _digamma(f, a + b)
+    return f.select(f.and_(f.ge(a, _LARGE), f.ge(b, 0.0)), large, plain)
+
+
+def _beta(f: Builder, a: Value, b: Value) -> Value:
+    whole = a + b
+    near = f.and_(f.lt(f.maximum(f.abs(a), f.abs(b)), 150.0), f.lt(f.abs(whole), 150.0))
+    ones = f.ones_like(a)
+    x, y = f.select(near, a, ones), f.select(near, b, ones)
+    product = _gamma(f, x) / _gamma(f, x + y) * _gamma(f, y)
+    return f.select(near, product, f.exp(_betaln(f, a, b)))
+
+
+digamma = in_f64(_digamma, [_trigamma])
+gammaln = in_f64(_gammaln, [digamma])
+loggamma = in_f64(_loggamma, [_loggamma_slope])
+gamma = in_f64(_gamma, [_gamma_slope])
+betaln = in_f64(_betaln, [lambda f, a, b: _fall(f, a, b), lambda f, a, b: _fall(f, b, a)])
+beta = in_f64(
+    _beta,
+    [
+        lambda f, a, b: _beta(f, a, b) * _fall(f, a, b),
+        lambda f, a, b: _beta(f, a, b) * _fall(f, b, a),
+    ],
+)
