@@ -90,10 +90,10 @@ once, while tracing.
   `np.add.at` and `np.subtract.at` trace. `where=` needs `out=`.
 * **scipy**, which graphc does not need: `expit`, `log_expit`, `logit`, `erf`, `erfc`, `erfcx`,
   `ndtr`, `log_ndtr`, `gamma`, `gammaln`, `loggamma` (of reals), `digamma` (`psi`), `beta`,
-  `betaln`, `xlogy`, `xlog1py`, `entr`, `rel_entr`, `kl_div`, `softmax`, `log_softmax` and
-  `logsumexp` of scipy.special; `pdf`, `logpdf`, `cdf`, `logcdf`, `sf` and `logsf` of
-  scipy.stats.norm. From erfc to betaln, and the last four, they are computed in f64, whatever the
-  dtype of the operands and of the result.
+  `betaln`, `huber`, `pseudo_huber`, `xlogy`, `xlog1py`, `entr`, `rel_entr`, `kl_div`, `softmax`,
+  `log_softmax` and `logsumexp` of scipy.special; `pdf`, `logpdf`, `cdf`, `logcdf`, `sf` and
+  `logsf` of scipy.stats.norm. From erfc to pseudo_huber, and the last four, they are computed in
+  f64, whatever the dtype of the operands and of the result.
 * `np.random` inside the function draws once, while tracing: use `graphc.nn.dropout`,
   `graphc.nn.random_normal` or `graphc.nn.random_uniform`.
 """

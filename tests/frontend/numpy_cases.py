@@ -215,6 +215,12 @@ SHAPING: dict[str, list[Call]] = {
                      lambda x: np.searchsorted(np.sort(x[0, 0]), V, side="right")],
     "digitize": [lambda x: np.digitize(x, np.sort(V)),
                  lambda x: np.digitize(x, np.sort(V), right=True)],
+    "bincount": [lambda x: np.bincount((x[0, 0] > 0).astype(int), x[0, 1], 4),
+                 lambda x: np.bincount(np.argsort(x[0, 0]) // 2, minlength=2)],
+    "lib.stride_tricks.sliding_window_view": [
+        lambda x: np.lib.stride_tricks.sliding_window_view(x, (2, 3), (1, -1)),
+        lambda x: np.lib.stride_tricks.sliding_window_view(x, (1, 2, 2)),
+        lambda x: np.lib.stride_tricks.sliding_window_view(x[0], (2, 2), (1, 1))],
     "interp": [lambda x: np.interp(x, np.sort(V), V),
                lambda x: np.interp(x, np.sort(V), V, 7.0, 8.0)],
 }  # fmt: skip

@@ -181,6 +181,23 @@ def _written(x: Any, i: Any, function: Any = None, *rest: Any) -> Any:
     return y
 
 
+def test_counts_of_integers_have_the_length_that_is_asked_for() -> None:
+    i = np.array([0, 2, 2, 1])
+    check(lambda i, w: np.bincount(i, w, 5), i, real(4))
+    with pytest.raises(GraphcError, match="without minlength="):
+        traced(np.bincount, i)
+    for wrong in (np.array([0, 5]), np.array([0, -1])):
+        with pytest.raises(GraphcError, match="out of range"):
+            traced(lambda i: np.bincount(i, minlength=5), wrong)
+
+
+def test_an_array_without_a_name_is_a_table_too() -> None:
+    i = np.array([2, 0, 1])
+    check(lambda i: np.eye(3)[i], i)
+    check(lambda i: np.eye(3)[i[0]].reshape(-1, 1) + np.eye(3)[i], i)
+    check(lambda c, i: np.choose(i, c), real(3, 3), i)
+
+
 def test_traced_bins_may_fall() -> None:
     for right in (False, True):
         for bins in (np.arange(4.0), np.arange(4.0)[::-1].copy(), np.array([2.0, 1.0, 1.0, 0.0])):

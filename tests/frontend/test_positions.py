@@ -44,7 +44,7 @@ BY_NAME: dict[str, Any] = {
 # The first arguments of a function; of others the array alone, X.
 ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "append": (X, X + 1), "argpartition": (X, 1), "array_split": (X, 2), "astype": (X, np.float32),
-    "average": (X,), "block": ([X, X],), "broadcast_to": (X, (2, 3, 4)), "can_cast": (np.float32, np.int32),
+    "average": (X,), "bincount": (np.array([0, 2, 2, 1]), VECTOR, 5), "block": ([X, X],), "broadcast_to": (X, (2, 3, 4)), "can_cast": (np.float32, np.int32),
     "choose": ((X > 0).astype(np.int32), [X, X + 1]), "column_stack": ([X, X],), "concat": ([X, X],),
     "concatenate": ([X, X],), "convolve": (VECTOR, VECTOR[:2], "same"), "copyto": (X, X[:1], "same_kind", MASK),
     "correlate": (VECTOR, VECTOR[:2], "full"), "cov": (X, X + 1), "corrcoef": (X, X * X),
@@ -53,7 +53,7 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "dstack": ([X, X],), "expand_dims": (X, 0), "fill_diagonal": (X.T.copy(), 7.0, True),
     "full_like": (X, 2.0), "hsplit": (X, 2), "hstack": ([X, X],), "row_stack": ([X, X],),
     "interp": (X, np.sort(VECTOR), VECTOR, 7.0, 8.0, 2.5), "isin": (np.round(X), [0.0, 1.0], True, True),
-    "kron": (X, X[:1]), "linalg.cross": (X[:, :3], X[:, 1:]), "linalg.matmul": (X, X.T),
+    "kron": (X, X[:1]), "lib.stride_tricks.sliding_window_view": (X, 2, 1), "linalg.cross": (X[:, :3], X[:, 1:]), "linalg.matmul": (X, X.T),
     "linalg.matrix_power": (SQUARE, 3), "linalg.multi_dot": ([X, X.T, X],),
     "linalg.outer": (VECTOR, VECTOR + 1), "linalg.norm": (X, 1, 0, True), "moveaxis": (X, 0, 1),
     "nan_to_num": (np.where(MASK, X, np.inf), True, 1.0, 2.0, 3.0), "partition": (X, 1),

@@ -19,6 +19,7 @@ import numpy as np
 from graphc.frontend.numpy.session import TraceSession, open_session
 from graphc.frontend.operands import value
 from graphc.support.caller import is_users, text_of, user_frame, user_span
+from graphc.support.errors import Span
 
 
 def made_at(session: TraceSession, array: Any) -> Any:
@@ -51,10 +52,22 @@ def note_entries() -> None:
         return
     try:
         target = ast.parse(text_of(span), mode="eval").body
-        if isinstance(target, ast.Subscript):
+        if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Call):
+            note_written(_made_by(target.value, span))
+        elif isinstance(target, ast.Subscript):
             note_written(_value(target.value, frame))
     except Exception:  # what can't be found stays unknown, and the write an error
         return
+
+
+def _made_by(call: ast.Call, span: Span) -> Any:
+    """The array that a call at the beginning of the user's expression has just made: the table of
+    `np.eye(3)[i]`, which has no name. None if it is not known."""
+    length = (call.end_col_offset or 0) - call.col_offset
+    made_there = Span(span.file, span.line, span.col, length)
+    session = open_session()
+    known = session.made.values() if session is not None else ()
+    return next((array() for array, at in known if at == made_there), None)
 
 
 def _value(node: ast.expr, frame: FrameType) -> Any:

@@ -65,6 +65,19 @@ def _divergence(f: Builder, x: Operand, y: Operand) -> Value:
     return result
 
 
+def _huber(f: Builder, delta: Value, r: Value) -> Value:
+    size = f.abs(r)
+    y = f.select(f.le(size, delta), r * r * 0.5, delta * (size - delta * 0.5))
+    return f.select(f.lt(delta, 0.0), f.full_like(y, float("inf")), y)
+
+
+def _pseudo_huber(f: Builder, delta: Value, r: Value) -> Value:
+    safe = f.select(f.eq(delta, 0.0), f.ones_like(delta), delta)
+    part = r / safe
+    y = delta * delta * f.expm1(f.log1p(part * part) * 0.5)
+    return f.select(f.lt(delta, 0.0), f.full_like(y, float("inf")), y)
+
+
 UFUNCS: dict[str, Handler] = {
     "expit": lambda f, x: f.sigmoid(x),
     "log_expit": lambda f, x: f.log_sigmoid(x),
@@ -86,6 +99,8 @@ UFUNCS: dict[str, Handler] = {
     "digamma": gamma_functions.digamma,
     "betaln": gamma_functions.betaln,
     "beta": gamma_functions.beta,
+    "huber": error_functions.in_f64(_huber),
+    "pseudo_huber": error_functions.in_f64(_pseudo_huber),
     "exp10": lambda f, x: f.exp(value(f, x) * log(10)),
 }
 

@@ -11,11 +11,20 @@ import numpy as np
 from graphc.frontend.numpy.elementwise import signbit
 from graphc.frontend.numpy.handlers import traces, traces_ufunc
 from graphc.frontend.numpy.session import plain_shape
-from graphc.frontend.operands import as_values, common, operand, operands, value
+from graphc.frontend.operands import (
+    as_axis,
+    as_int,
+    as_shape,
+    as_values,
+    common,
+    operand,
+    operands,
+    value,
+)
 from graphc.ir.builder import Builder, Operand, Scalar, Value
 from graphc.ir.op import require
 from graphc.ir.types import I32, DType, broadcast_types
-from graphc.ops.composites.support import floats
+from graphc.ops.composites.support import dim_of, floats
 
 MANY = 64  # entries that are rather searched than all compared
 NEAR = 3  # comparisons of a search whose entries are few enough to choose from
@@ -104,6 +113,9 @@ def select(f: Builder, condlist: Any, choicelist: Any, default: Any = 0) -> Valu
 @traces("choose")
 def choose(f: Builder, a: Any, choices: Any, mode: str = "raise") -> Value:
     """`y = choices[a]`, entry by entry; an index outside takes the last (or, below 0, the first)"""
+    if isinstance(choices, Value):
+        n, *_ = plain_shape(choices) or (0,)  # so many choices
+        choices = [f.getitem(choices, i) for i in range(n)]
     ids, given = value(f, a), list(choices)
     require(len(given) > 0, "np.choose of no choices", code="G0810")
     require(ids.dtype.kind in "biu", f"np.choose by numbers of {ids.dtype}", code="G0810")
@@ -133,6 +145,41 @@ def clip(f: Builder, a: Any, a_min: Any = None, a_max: Any = None, **named: Any)
     x = value(f, a)
     bounds = (None if v is None else operands(f, x, v)[1] for v in (low, high))
     return f.clip(x, *bounds)
+
+
+@traces("bincount")
+def bincount(f: Builder, x: Any, /, weights: Any = None, minlength: Any = 0) -> Value:
+    """how often each integer is there, or the sum of its weights; all are below `minlength`"""
+    ids, size = value(f, x), as_int(minlength, "minlength")
+    require(ids.dtype.kind in "iu", f"np.bincount of {ids.dtype}", code="G0810")
+    require(ids.rank == 1, f"np.bincount of an array of shape {ids.shape}, not (n,)", code="G0810")
+    require(
+        size > 0,
+        "np.bincount without minlength= has a shape that depends on the values",
+        code="G0810",
+        help="write minlength=n: integers of n and more are an error then",
+    )
+    given = f.ones_like(f.to_dtype(ids, I32)) if weights is None else floats(f, value(f, weights))
+    text = f"np.bincount: {ids.shape} integers and weights of shape {given.shape}"
+    require(given.shape == ids.shape, text, code="G0810")
+    return f.scatter_add(ids, given, dim=0, size=size)
+
+
+@traces("lib.stride_tricks.sliding_window_view")
+def sliding_window_view(f: Builder, x: Any, window_shape: Any, axis: Any = None) -> Value:
+    """all windows of a shape, in new last dims; to be read only"""
+    y, lengths = value(f, x), as_shape(window_shape)
+    dims = tuple(range(y.rank)) if axis is None else as_axis(axis)
+    along = [dim_of("axis", d, y.rank) for d in (dims if isinstance(dims, tuple) else (dims or 0,))]
+    text = f"sliding_window_view: {len(lengths)} lengths of windows for {len(along)} dims"
+    require(len(along) == len(lengths), text, code="G0810")
+    for d, length in zip(along, lengths, strict=True):
+        n = plain_shape(y)[d] if y.type.extent(d) is not None else y.shape[d]
+        text = f"sliding_window_view: a window of {length} in a dim of {n}"
+        require(0 <= length <= n, text, code="G0810")
+        places = np.arange(n - length + 1)[:, None] + np.arange(length)
+        y = f.moveaxis(f.gather(y, value(f, places.astype(np.int32)), dim=d), d + 1, -1)
+    return y
 
 
 @traces("sinc")
