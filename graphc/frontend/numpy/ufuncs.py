@@ -13,8 +13,8 @@ from graphc.frontend.numpy.handlers import COUNTING, Handler
 from graphc.frontend.numpy.indexing import getitem, is_basic
 from graphc.frontend.numpy.reductions import scan
 from graphc.frontend.numpy.session import plain_shape
+from graphc.frontend.numpy.setitem import with_entries
 from graphc.frontend.numpy.table import UFUNCS
-from graphc.frontend.numpy.writes import with_entries
 from graphc.frontend.operands import as_axis, as_int, as_values, dtype_argument, operands, value
 from graphc.ir.builder import Builder, Operand, Value
 from graphc.ir.op import require
