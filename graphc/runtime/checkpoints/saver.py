@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -120,6 +121,7 @@ class Saver:
         said = json.loads(mine.broadcast(begun.encode()))
         if error := said.get("error"):
             raise GraphcError("G0509", error)
+        self._check_shared(self.folder / f".{said['token']}")
         self._run, self._token, self._number = said["run"], said["token"], said["number"]
         self._none = self._run == self._token  # there is no checkpoint of this training yet
         return self
@@ -130,15 +132,34 @@ class Saver:
         try:
             with writing(self.folder, "G0509"):
                 os.makedirs(self.folder, exist_ok=True)
-                os.mkdir(self.folder / f".{token}")
-                os.rmdir(self.folder / f".{token}")
             last = newest(self.folder)
+            with writing(self.folder, "G0509"):
+                os.mkdir(self.folder / f".{token}")  # removed by _check_shared
         except GraphcError as error:
             return {"error": error.message}
         here = (last.run, last.number) if last else ("", 0)
         run = here[0] if here == self.training.resumed and here[0] else token
         remove_unfinished(self.folder, run)
         return {"run": run, "token": token, "number": here[1]}
+
+    def _check_shared(self, made: Path) -> None:
+        """Raise G0509 where a process does not see a folder that process 0 has made. It would write
+        its part elsewhere, and process 0 would wait for it for minutes."""
+        mine = self.training.processes
+        try:
+            every = mine.all_gather(
+                b"" if made.is_dir() else (socket.gethostname() or "?").encode()
+            )
+        finally:
+            if not mine.index:
+                with suppress(OSError):
+                    os.rmdir(made)
+        for process, host in enumerate(every):
+            if host:
+                text = f"can't write checkpoints to {made.parent}: process {process} on "
+                text += f"{host.decode()} does not see what process 0 has made there"
+                help = "every process writes a part: name a folder that all hosts share"
+                raise GraphcError("G0509", text, help=help)
 
     def after_step(self, at: Savable | None = None) -> None:
         """Begin to write a checkpoint if one is due after this step.

@@ -79,13 +79,17 @@ class Part:
             return self.trainer.engine.shards(wanted)
 
 
-def saved_by(count: int, trainer: Trainer, folder: Path) -> list[BaseException | None]:
-    """Let `count` processes save a training; how that ended in each."""
+def saved_by(
+    count: int, trainer: Trainer, folder: Path, other: Path | None = None
+) -> list[BaseException | None]:
+    """Let `count` processes save a training; how that ended in each. other: where the last one
+    finds what it takes for the same folder"""
     threads, ended = Threads(count), list[BaseException | None]([None] * count)
 
     def run(index: int) -> None:
         try:
-            with Saver(Part(trainer, threads.of(index)), Checkpoints(folder)) as saver:
+            where = other if other is not None and index == count - 1 else folder
+            with Saver(Part(trainer, threads.of(index)), Checkpoints(where)) as saver:
                 saver.last()  # as the command line does, before the evaluation
         except BaseException as error:
             ended[index] = error
@@ -198,6 +202,20 @@ def test_where_one_process_can_not_write_all_of_them_say_so(
     assert all(isinstance(error, GraphcError) and error.code == "G0509" for error in ended)
     assert all("No space left on device" in str(error) for error in ended)
     assert [name for name in names(tmp_path) if not name.startswith(".")] == []
+
+
+def test_a_folder_that_each_host_has_for_itself_is_told_before_the_first_step(
+    tmp_path: Path,
+) -> None:
+    """Else process 0 waited ten minutes for each checkpoint, and none was written."""
+    one, other = tmp_path / "one", tmp_path / "other"
+    other.mkdir()
+    with trainer("zero(4)") as trained:
+        ended = saved_by(2, trained, one, other)
+    for error in ended:
+        assert isinstance(error, GraphcError) and error.code == "G0509"
+        assert "process 1 on " in error.message and "does not see" in error.message
+    assert names(one) == names(other) == []
 
 
 def test_what_another_process_never_writes_is_not_waited_for_without_end(tmp_path: Path) -> None:
