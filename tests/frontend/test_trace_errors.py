@@ -74,6 +74,8 @@ def _strided(b: Any) -> Any:
     return np.lib.stride_tricks.as_strided(b["x"], (2, 2), (4, 4))
 
 
+TABLE = np.eye(3)  # not made by the step
+
 CASES: list[tuple[Callable[[Any], Any], str, str, str, str]] = [
     (_if, "G0801", "neither true nor false", "np.where", "if np.mean(b"),
     (_while, "G0801", "neither true nor false", "graphc.training", "while s > 1"),
@@ -96,7 +98,7 @@ CASES: list[tuple[Callable[[Any], Any], str, str, str, str]] = [
     (lambda b: b["x"].maxi(), "G0802", "'.maxi'", "did you mean 'max'", 'b["x"].maxi'),
     (lambda b: np.array(b["x"], object), "G0803", "converted", "np.take", "np.array(b"),
     (lambda b: np.array([b["x"], 1.0]), "G0810", "shapes (3, 4) and ()", "", "np.array([b"),
-    (lambda b: np.eye(3)[b["i"]], "G0803", "converted", "np.take(table, i, axis=0)", "np.eye(3)[b"),
+    (lambda b: TABLE[b["i"]], "G0803", "converted", "np.take(table, i, axis=0)", "TABLE[b"),
     (lambda b: np.zeros(4).dot(b["x"].T), "G0803", "converted", "np.dot", "np.zeros(4).dot"),
     (lambda b: [1, 2, 3][b["i"][0]], "G0803", "Python index", "np.take(np.stack", "[1, 2, 3][b"),
     (lambda b: range(b["i"][0]), "G0803", "Python index", "", "range(b"),
