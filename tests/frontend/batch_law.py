@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib.util
 import warnings
 from collections.abc import Callable, Iterator
-from itertools import product
+from itertools import product, repeat
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -77,10 +77,15 @@ def _uses_check(test: Any) -> bool:
 def _options(test: Any) -> Iterator[dict[str, Any]]:
     """The arguments of a test that has the mark `parametrize`."""
     marks = [m for m in getattr(test, "pytestmark", []) if m.name == "parametrize"]
-    names = [str(m.args[0]) for m in marks]
-    values = [[getattr(v, "values", (v,))[0] for v in m.args[1]] for m in marks]
-    for chosen in product(*values):
-        yield dict(zip(names, chosen, strict=True))
+    for chosen in product(*(map(_arguments, repeat(m.args[0]), m.args[1]) for m in marks)):
+        yield {name: x for given in chosen for name, x in given.items()}
+
+
+def _arguments(names: str | tuple[str, ...], case: Any) -> dict[str, Any]:
+    """A case of `parametrize`, by the names of the arguments."""
+    if isinstance(names, str):
+        return {names: getattr(case, "values", (case,))[0]}
+    return dict(zip(names, getattr(case, "values", case), strict=True))
 
 
 def samples(name: str, call: Call, arrays: tuple[Array, ...]) -> Iterator[Sample]:
