@@ -244,6 +244,25 @@ def test_batches_of_different_sizes_are_an_error_in_all(prepared, fit):
     assert in_processes(2, work) == [("G0567", text, True, 8, True)] * 2
 
 
+@pytest.mark.parametrize("prepared", [True, False])
+def test_other_examples_in_one_process_are_an_error_in_all(prepared):
+    """As of data files that differ from host to host, or of a shuffling without a seed."""
+
+    def work(transport, process):
+        trainer = Trainer(plan("mirrored(2)"), transport=transport)
+        if not prepared:
+            trainer.fast_path = lambda batch: None
+        with trainer:
+            for k in range(3):
+                trainer.step(batch(k))
+            with pytest.raises(GraphcError) as error:
+                trainer.step(batch(3 + process))
+            return error.value.code, error.value.message, trainer.valid
+
+    text = "the batch of process 1 has other examples than that of process 0"
+    assert in_processes(2, work) == [("G0567", text, True)] * 2
+
+
 @pytest.mark.parametrize(
     ("call", "where"),
     [

@@ -43,7 +43,7 @@ class JobProcesses:
 
     def _told(self, number: int, call: str, patience: float | None = None) -> list[int]:
         """The numbers of all processes."""
-        own = np.array([number, number_of(call), 0], np.int64)
+        own = np.array([number, number_of(call), 0, 0], np.int64)
         words = np.array(self._exchange(own, [WORDS] * self.count, patience))
         if (error := differing(words)) is not None:
             self._bridge.fail(in_words(error))  # another one may wait for what this one will not do
@@ -51,13 +51,13 @@ class JobProcesses:
         numbers: list[int] = words[:, 0].tolist()
         return numbers
 
-    def ask(self, number: int, call: str = "", size: int = 0) -> None:
+    def ask(self, number: int, call: str = "", size: int = 0, sample: int = 0) -> None:
         with self._mutex:
             if self._bridge.failed:
                 self._bridge.renew()
             if self._asked is None or self._asked.channel is not self._channel:
                 self._asked = Question(self._channel, self._bridge)
-            self._asked.ask(number, call, size)
+            self._asked.ask(number, call, size, sample)
             self._answer, self._differ = 0, None
 
     def answer(self, take: bool = False) -> int:
@@ -111,11 +111,11 @@ class Question:
         self._own = every[bridge.index]
         self._prepared = channel.prepared(*_to_others(bridge.index, self._own, every))
 
-    def ask(self, number: int, call: str, size: int) -> None:
+    def ask(self, number: int, call: str, size: int, sample: int) -> None:
         """Begin to tell the others this process's number, and what it begins."""
         if self.open:  # nobody wanted to know
             self.answer()
-        self._own[:] = number, number_of(call), size
+        self._own[:] = number, number_of(call), size, sample
         self._request, self.open = Watched(self._prepared.start(), self._bridge), True
 
     def answer(self) -> int:
@@ -127,7 +127,8 @@ class Question:
 
 # -- what the processes begin ---------------------------------------------------------------------
 
-WORDS = 3  # that a process tells: a number, the call that it begins, the size of its batch
+# What a process tells: a number, the call that it begins, the size of its batch, a sample of it.
+WORDS = 4
 _CALLS: dict[int, str] = {}  # those that this process has begun
 
 
@@ -144,20 +145,24 @@ def differing(words: Array) -> CallsDiffer | None:
     numbers: list[list[int]] = words.tolist()  # a few: lists are faster
     if all(x[1:] == numbers[0][1:] for x in numbers):
         return None
-    calls, sizes = [x[1] for x in numbers], [x[2] for x in numbers]
+    calls = [x[1] for x in numbers]
     for process, call in enumerate(calls):
         if call != calls[0]:
             here, there = (_CALLS.get(x, "another call") for x in (calls[0], call))
             text = f"process 0 is at {here}, and process {process} at {there}"
             help = "let all processes make the same calls (step, evaluate, save, ...) in one order"
             return CallsDiffer("G0567", text, help=help)
-    known = [(process, size) for process, size in enumerate(sizes) if size]
-    for process, size in known[1:]:
-        first, expected = known[0]
-        if size != expected:
-            text = f"the batch of process {process} has another size than that of process {first}"
-            help = "give all processes the whole batch: each uses the part of its own devices"
-            return CallsDiffer("G0567", f"{text}: {size}, not {expected}", help=help)
+    for which, what in ((2, "another size than that"), (3, "other examples than that")):
+        known = [(process, x[which]) for process, x in enumerate(numbers) if x[which]]
+        for process, found in known[1:]:
+            first, expected = known[0]
+            if found != expected:
+                text = f"the batch of process {process} has {what} of process {first}"
+                shown = f": {found}, not {expected}" if which == 2 else ""
+                help = (
+                    "give all processes the whole batch, with the same examples in the same order"
+                )
+                return CallsDiffer("G0567", text + shown, help=help)
     return None
 
 

@@ -45,11 +45,11 @@ class Processes(Protocol):
         """The largest of the numbers that the processes passed, below 2**63."""
         ...
 
-    def ask(self, number: int, call: str = "", size: int = 0) -> None:
+    def ask(self, number: int, call: str = "", size: int = 0, sample: int = 0) -> None:
         """Begin to tell the others a number, and to hear theirs, below 2**63.
 
-        call: what this process begins; size: that of its batch, where it is known. All are to pass
-        the same ones; see `answer`
+        call: what this process begins; size: that of its batch, where it is known; sample: a number
+        made of some of its examples. All are to pass the same ones; see `answer`
         """
         ...
 
@@ -85,7 +85,7 @@ class Alone:
     def largest(self, number: int) -> int:
         return number
 
-    def ask(self, number: int, call: str = "", size: int = 0) -> None:
+    def ask(self, number: int, call: str = "", size: int = 0, sample: int = 0) -> None:
         """Nobody else is there to be asked."""
 
     def answer(self, take: bool = False) -> int:
