@@ -259,7 +259,7 @@ def test_other_examples_in_one_process_are_an_error_in_all(prepared):
                 trainer.step(batch(3 + process))
             return error.value.code, error.value.message, trainer.valid
 
-    text = "the batch of process 1 has other examples than that of process 0"
+    text = "the batch of process 1 has another first example than that of process 0"
     assert in_processes(2, work) == [("G0567", text, True)] * 2
 
 

@@ -78,22 +78,24 @@ def size_of(full: Mapping[str, int], supply: Supply) -> int:
     return counts[0] if len(counts) == 1 else zlib.crc32(repr(counts).encode()) * bool(counts)
 
 
-SAMPLE = 256  # numbers of an example that `sample_of` looks at
+SAMPLE = 256  # numbers of an array of an example that `samples_of` looks at
 
 
-def sample_of(batch: Any) -> int:
-    """A number that most probably differs for batches of other examples, or in another order: it
-    is made of the first numbers of the first and the last example of each array, since all would
-    take too long. 0 for what is no dict of arrays."""
+def samples_of(batch: Any) -> tuple[int, int]:
+    """Two numbers that most probably differ for batches of other examples, or in another order:
+    one is made of the first numbers of the first example, one of those of the last one. To look at
+    all would take too long. 0 stands for an example of zeros, such as one that this process does
+    not read (`ReadInPart`), and for what is no dict of arrays."""
     if not isinstance(batch, Mapping):
-        return 0
-    number = 0
-    for name in sorted(batch):
-        x = batch[name]
-        if isinstance(x, np.ndarray) and x.ndim and len(x):
-            for example in (x[0], x[-1]):
-                number = zlib.crc32(example.flat[:SAMPLE].tobytes(), number)
-    return number
+        return 0, 0
+    named = (batch[name] for name in sorted(batch))
+    arrays = [x for x in named if isinstance(x, np.ndarray) and x.ndim and len(x)]
+    return _sample([x[0] for x in arrays]), _sample([x[-1] for x in arrays])
+
+
+def _sample(example: Sequence[Array]) -> int:
+    data = b"".join([x.flat[:SAMPLE].tobytes() for x in example])
+    return zlib.crc32(data) if data.strip(b"\0") else 0
 
 
 class Counted(_SplitByCounts):

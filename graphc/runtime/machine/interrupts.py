@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NoReturn, Self
 
-from graphc.runtime.transports.processes import Processes
+from graphc.runtime.transports.processes import Processes, Samples
 from graphc.runtime.transports.transport import EndAgreed
 
 
@@ -96,13 +96,13 @@ class Stopping:
         if self._processes.count > 1:
             self._raise(self._processes.largest(self._mine))
 
-    def ask(self, call: str = "", size: int = 0, sample: int = 0) -> None:
+    def ask(self, call: str = "", size: int = 0, samples: Samples = (0, 0)) -> None:
         """Begin to agree, as `agree` does at once: the answer is there before the step writes
         anything, so that nobody waits for it. Until `heard`, ranks that meet raise EndAgreed if it
         is to end, and CallsDiffer if processes have begun something else, or with other batches;
         see `Processes.ask`. In the outermost context only that is found out."""
         if self._processes.count > 1:
-            self._processes.ask(self._mine if self._depth > 1 else 0, call, size, sample)
+            self._processes.ask(self._mine if self._depth > 1 else 0, call, size, samples)
 
     def heard(self) -> None:
         """Raise the signal that any of the processes had noted when they asked."""

@@ -24,7 +24,7 @@ from graphc.runtime.backends.backend import (
 )
 from graphc.runtime.data.batches import Batch
 from graphc.runtime.data.stream import kept
-from graphc.runtime.data.supply import Supply, sample_of, size_of
+from graphc.runtime.data.supply import Supply, samples_of, size_of
 from graphc.runtime.diagnosis import nans
 from graphc.runtime.diagnosis.crash_file import with_replay
 from graphc.runtime.machine.blas import BlasLimit, limit_blas
@@ -213,7 +213,7 @@ class Engine(Closing):
         with self._signals():
             if self.processes.count > 1:
                 size = size_of(full_counts(self.programs, chosen), supply)
-                self.stopping.ask(chosen, size, sample_of(batch))
+                self.stopping.ask(chosen, size, samples_of(batch))
             self._prepare(name)
             saved = self._saved_variables() if self.debug_nans else None
             outputs = self._run(name, supply)

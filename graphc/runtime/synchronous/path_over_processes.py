@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from graphc.runtime.backends.backend import Device, PreparedStep, PreparingSteps
-from graphc.runtime.data.supply import Supply, sample_of, size_of
+from graphc.runtime.data.supply import Supply, samples_of, size_of
 from graphc.runtime.machine.interrupts import Stopping
 from graphc.runtime.synchronous.supplies import SHORT
 
@@ -43,7 +43,7 @@ class PathOverProcesses:
             if not self.open or not self._prepared.takes(batch):
                 return None
             with self._stopping:
-                self._stopping.ask(self._name, self._size(), sample_of(batch))
+                self._stopping.ask(self._name, self._size(), samples_of(batch))
                 outputs = self._run(self._prepared)
                 self.done += 1
             return outputs

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from graphc.runtime.transports.bridge import Array, Bridge, Channel, ProcessFailed
-from graphc.runtime.transports.processes import CallsDiffer
+from graphc.runtime.transports.processes import CallsDiffer, Samples
 from graphc.runtime.transports.watched import Watched, in_words
 
 
@@ -43,7 +43,7 @@ class JobProcesses:
 
     def _told(self, number: int, call: str, patience: float | None = None) -> list[int]:
         """The numbers of all processes."""
-        own = np.array([number, number_of(call), 0, 0], np.int64)
+        own = np.array([number, number_of(call), 0, 0, 0], np.int64)
         words = np.array(self._exchange(own, [WORDS] * self.count, patience))
         if (error := differing(words)) is not None:
             self._bridge.fail(in_words(error))  # another one may wait for what this one will not do
@@ -51,13 +51,13 @@ class JobProcesses:
         numbers: list[int] = words[:, 0].tolist()
         return numbers
 
-    def ask(self, number: int, call: str = "", size: int = 0, sample: int = 0) -> None:
+    def ask(self, number: int, call: str = "", size: int = 0, samples: Samples = (0, 0)) -> None:
         with self._mutex:
             if self._bridge.failed:
                 self._bridge.renew()
             if self._asked is None or self._asked.channel is not self._channel:
                 self._asked = Question(self._channel, self._bridge)
-            self._asked.ask(number, call, size, sample)
+            self._asked.ask(number, call, size, samples)
             self._answer, self._differ = 0, None
 
     def answer(self, take: bool = False) -> int:
@@ -111,11 +111,11 @@ class Question:
         self._own = every[bridge.index]
         self._prepared = channel.prepared(*_to_others(bridge.index, self._own, every))
 
-    def ask(self, number: int, call: str, size: int, sample: int) -> None:
+    def ask(self, number: int, call: str, size: int, samples: Samples) -> None:
         """Begin to tell the others this process's number, and what it begins."""
         if self.open:  # nobody wanted to know
             self.answer()
-        self._own[:] = number, number_of(call), size, sample
+        self._own[:] = number, number_of(call), size, *samples
         self._request, self.open = Watched(self._prepared.start(), self._bridge), True
 
     def answer(self) -> int:
@@ -127,8 +127,8 @@ class Question:
 
 # -- what the processes begin ---------------------------------------------------------------------
 
-# What a process tells: a number, the call that it begins, the size of its batch, a sample of it.
-WORDS = 4
+# What a process tells: a number, the call that it begins, the size of its batch, two samples of it.
+WORDS = 5
 _CALLS: dict[int, str] = {}  # those that this process has begun
 
 
@@ -152,12 +152,16 @@ def differing(words: Array) -> CallsDiffer | None:
             text = f"process 0 is at {here}, and process {process} at {there}"
             help = "let all processes make the same calls (step, evaluate, save, ...) in one order"
             return CallsDiffer("G0567", text, help=help)
-    for which, what in ((2, "another size than that"), (3, "other examples than that")):
+    for which, what in (
+        (2, "another size"),
+        (3, "another first example"),
+        (4, "another last example"),
+    ):
         known = [(process, x[which]) for process, x in enumerate(numbers) if x[which]]
         for process, found in known[1:]:
             first, expected = known[0]
             if found != expected:
-                text = f"the batch of process {process} has {what} of process {first}"
+                text = f"the batch of process {process} has {what} than that of process {first}"
                 shown = f": {found}, not {expected}" if which == 2 else ""
                 help = (
                     "give all processes the whole batch, with the same examples in the same order"

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 from graphc.support.dataclass import dataclass
 from graphc.support.errors import GraphcError
 
 T = TypeVar("T")
+Samples: TypeAlias = tuple[int, int]  # of a batch: see graphc.runtime.data.supply.samples_of
 
 
 class CallsDiffer(GraphcError):
-    """The processes make different calls, or a step with batches of different sizes."""
+    """The processes make different calls, or a step with different batches."""
 
 
 class Processes(Protocol):
@@ -45,11 +46,12 @@ class Processes(Protocol):
         """The largest of the numbers that the processes passed, below 2**63."""
         ...
 
-    def ask(self, number: int, call: str = "", size: int = 0, sample: int = 0) -> None:
+    def ask(self, number: int, call: str = "", size: int = 0, samples: Samples = (0, 0)) -> None:
         """Begin to tell the others a number, and to hear theirs, below 2**63.
 
-        call: what this process begins; size: that of its batch, where it is known; sample: a number
-        made of some of its examples. All are to pass the same ones; see `answer`
+        call: what this process begins; size: that of its batch, where it is known; samples:
+        numbers made of two of its examples, each 0 where it is not known. All are to pass the same
+        ones; see `answer`
         """
         ...
 
@@ -85,7 +87,7 @@ class Alone:
     def largest(self, number: int) -> int:
         return number
 
-    def ask(self, number: int, call: str = "", size: int = 0, sample: int = 0) -> None:
+    def ask(self, number: int, call: str = "", size: int = 0, samples: Samples = (0, 0)) -> None:
         """Nobody else is there to be asked."""
 
     def answer(self, take: bool = False) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -27,6 +28,7 @@ def grown(trainer: Trainer, steps: int) -> dict[str, int]:
     batches = [batch(k, n) for k, n in enumerate((16, 11, 16))]
     for k in range(steps // 5):
         trainer.step(batches[k % 3])
+    gc.collect()  # what an earlier trainer held may be freed at any time
     before = taken()
     for k in range(steps):
         trainer.step(batches[k % 3])
