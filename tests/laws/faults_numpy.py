@@ -12,6 +12,7 @@ from laws.fault import Patch, fault
 
 from graphc.frontend import run_time_length
 from graphc.frontend.numpy import length, trace
+from graphc.frontend.numpy.arguments import TraceRequest
 from graphc.ir.registry import COMPOSITES
 from graphc.ir.types import F32
 
@@ -70,4 +71,4 @@ def _a_range_is_any_batchs(patch: Patch) -> None:
 @fault("dtypes")
 def _python_floats_are_f32(patch: Patch) -> None:
     """Python floats alone are f32 in a step of f64."""
-    patch.setattr(trace, "float_of", lambda request: F32)
+    patch.setattr(TraceRequest, "float", property(lambda request: F32))
