@@ -135,32 +135,25 @@ def _log_density(f: Builder, x: Any, loc: Any = 0, scale: Any = 1) -> Value:
     return y
 
 
-def _distribution(f: Builder, x: Any, loc: Any = 0, scale: Any = 1) -> Value:
-    a, mean, width = _floats(f, x, loc, scale)
-    return error_functions.ndtr(f, (a - mean) / width)
+def _of_normal(function: Callable[..., Value], above: bool = False) -> Callable[..., Value]:
+    """A function of a normal distribution, from that of the standard one.
 
+    above: of what lies above x, instead of below
+    """
 
-def _survival(f: Builder, x: Any, loc: Any = 0, scale: Any = 1) -> Value:
-    a, mean, width = _floats(f, x, loc, scale)
-    return error_functions.ndtr(f, (mean - a) / width)
+    def call(f: Builder, x: Any, loc: Any = 0, scale: Any = 1) -> Value:
+        a, mean, width = _floats(f, x, loc, scale)
+        return function(f, (mean - a if above else a - mean) / width)
 
-
-def _log_distribution(f: Builder, x: Any, loc: Any = 0, scale: Any = 1) -> Value:
-    a, mean, width = _floats(f, x, loc, scale)
-    return error_functions.log_ndtr(f, (a - mean) / width)
-
-
-def _log_survival(f: Builder, x: Any, loc: Any = 0, scale: Any = 1) -> Value:
-    a, mean, width = _floats(f, x, loc, scale)
-    return error_functions.log_ndtr(f, (mean - a) / width)
+    return call
 
 
 # Methods of scipy.stats.norm.
 NORMAL: dict[str, Callable[..., Value]] = {
     "pdf": _density,
     "logpdf": _log_density,
-    "cdf": _distribution,
-    "sf": _survival,
-    "logcdf": _log_distribution,
-    "logsf": _log_survival,
+    "cdf": _of_normal(error_functions.ndtr),
+    "sf": _of_normal(error_functions.ndtr, above=True),
+    "logcdf": _of_normal(error_functions.log_ndtr),
+    "logsf": _of_normal(error_functions.log_ndtr, above=True),
 }
