@@ -163,9 +163,7 @@ def differing(words: Array) -> CallsDiffer | None:
             if found != expected:
                 text = f"the batch of process {process} has {what} than that of process {first}"
                 shown = f": {found}, not {expected}" if which == 2 else ""
-                help = (
-                    "give all processes the whole batch, of the same examples in the same order; "
-                )
+                help = "give all processes the whole batch, of the same examples in one order; "
                 help += "files of data must be alike on all hosts"
                 return CallsDiffer("G0567", text + shown, help=help)
     return None
