@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from graphc.frontend.numpy.handlers import VIEWS, always
-from graphc.frontend.numpy.ordering import along, index_value
+from graphc.frontend.numpy.ordering import index_value
 from graphc.frontend.operands import array_of, as_int, value
 from graphc.frontend.run_time_length import always_inside, is_count
 from graphc.ir.builder import Builder, Value
@@ -291,7 +291,7 @@ def _by_row(f: Builder, x: Value, ids: list[Item], slot: int, dim: int) -> Value
     known = (x.type.extent(0), *(full.type.extent(i) for i in range(1, full.rank)))
     full = f.broadcast_to(full, shape, known if any(known) else ())
     picks = f.reshape(full, (n, prod(shape[1:]), *(1,) * (x.rank - 2)))
-    y = along(f, x, picks, 1)
+    y = f.take_along_axis(x, picks, 1)
     return f.moveaxis(f.reshape(y, (*shape, *y.shape[2:])), 0, dim)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from string import ascii_letters
 from typing import Any
 
 from graphc.frontend.numpy import reductions
@@ -173,46 +172,7 @@ def _permutes(args: Sequence[Any], options: Mapping[str, Any], result: Any) -> b
 def einsum(f: Builder, subscripts: Any, *arrays: Any, optimize: Any = False) -> Value:
     """`einsum`, with `...`"""
     require(isinstance(subscripts, str), "np.einsum takes its subscripts as text", code="G0810")
-    given = as_values(f, *arrays)
-    terms, out = _written_out(subscripts.replace(" ", ""), given)
-    lengths = _lengths(terms, given)
-    reduced = [_term(f, t, v, lengths) for t, v in zip(terms, given, strict=True)]
-    return f.einsum(f"{','.join(t for t, _ in reduced)}->{out}", *(v for _, v in reduced))
-
-
-def _written_out(spec: str, values: list[Value]) -> tuple[list[str], str]:
-    """The letters of each operand and of the result, with free letters for `...`."""
-    left, arrow, out = spec.partition("->")
-    terms = left.split(",")
-    text = f"np.einsum '{spec}' takes {len(terms)} operand{'s' * (len(terms) != 1)}"
-    help = f"it is given {len(values)}; each group of letters before `->` is one operand"
-    require(len(terms) == len(values), text, help=help)
-    widths = [v.rank - len(t.replace("...", "")) for t, v in zip(terms, values, strict=True)]
-    most = max((w for t, w in zip(terms, widths, strict=True) if "..." in t), default=0)
-    free = "".join(c for c in ascii_letters if c not in spec)[: max(0, most)]
-    fits = all(w >= 0 if "..." in t else w == 0 for t, w in zip(terms, widths, strict=True))
-    require(fits and len(free) == most, f"np.einsum '{spec}' of these shapes")
-    if not arrow:
-        every = left.replace("...", "").replace(",", "")
-        out = "..." * ("..." in left) + "".join(sorted(x for x in every if every.count(x) == 1))
-    each = zip(terms, widths, strict=True)
-    return [t.replace("...", free[len(free) - w :]) for t, w in each], out.replace("...", free)
-
-
-def _lengths(terms: list[str], values: list[Value]) -> dict[str, int]:
-    """The length of each letter's dims: that of the one which is not of length 1."""
-    lengths: dict[str, int] = {}
-    for t, v in zip(terms, values, strict=True):
-        for x, n in zip(t, v.shape, strict=True):
-            lengths[x] = n if lengths.get(x, 1) == 1 else lengths[x]
-    return lengths
-
-
-def _term(f: Builder, letters: str, v: Value, lengths: dict[str, int]) -> tuple[str, Value]:
-    """An operand without its dims of length 1 that are longer in another operand."""
-    keep = [n == lengths[x] or n != 1 for x, n in zip(letters, v.shape, strict=True)]
-    shape = [n for n, k in zip(v.shape, keep, strict=True) if k]
-    return "".join(x for x, k in zip(letters, keep, strict=True) if k), f.reshape(v, shape)
+    return f.einsum(subscripts, *as_values(f, *arrays))
 
 
 # -- norms and diagonals --------------------------------------------------------------------------

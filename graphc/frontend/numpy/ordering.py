@@ -10,7 +10,6 @@ from graphc.frontend.numpy.handlers import traces
 from graphc.frontend.operands import array_of, as_array, as_axis, as_int, value
 from graphc.ir.builder import Builder, Value
 from graphc.ir.op import require
-from graphc.ir.types import I32, TensorType, broadcast_types
 from graphc.ops.composites.support import dim_of, dims_of, floats
 
 
@@ -57,28 +56,7 @@ def take_along_axis(f: Builder, arr: Any, indices: Any, axis: Any = -1) -> Value
     x = value(f, arr)
     x, at = (f.flatten(x), 0) if axis is None else (x, as_int(axis, "axis"))
     dim = dim_of("take_along_axis", at, x.rank)
-    ids = index_value(f, indices, x.shape[dim], "np.take_along_axis")
-    require(ids.rank == x.rank, f"np.take_along_axis: shapes {x.shape} and {ids.shape}")
-    return along(f, x, ids, dim)
-
-
-def along(f: Builder, x: Value, ids: Value, dim: int) -> Value:
-    """`take_along_axis`, all dims but `dim` broadcast."""
-    one = tuple(1 if i == dim else n for i, n in enumerate(ids.shape))
-    known = tuple(None if i == dim else ids.type.extent(i) for i in range(ids.rank))
-    rest = tuple(1 if i == dim else n for i, n in enumerate(x.shape))
-    other = tuple(None if i == dim else x.type.extent(i) for i in range(x.rank))
-    shape, extents = broadcast_types(TensorType(one, I32, known), TensorType(rest, I32, other))
-    x = f.broadcast_to(x, *_with(shape, extents, x, dim))
-    ids = f.broadcast_to(ids, *_with(shape, extents, ids, dim))
-    return f.take_along_axis(x, ids, axis=dim)
-
-
-def _with(shape: Any, extents: Any, x: Value, dim: int) -> tuple[Any, Any]:
-    """The broadcast shape and extents, with the length of `x` along `dim`."""
-    lengths = (*shape[:dim], x.shape[dim], *shape[dim + 1 :])
-    marks = extents or (None,) * len(shape)
-    return lengths, (*marks[:dim], x.type.extent(dim), *marks[dim + 1 :])
+    return f.take_along_axis(x, index_value(f, indices, x.shape[dim], "np.take_along_axis"), dim)
 
 
 # -- sorting --------------------------------------------------------------------------------------

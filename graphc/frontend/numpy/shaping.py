@@ -184,12 +184,7 @@ def roll(f: Builder, a: Any, shift: Any, axis: Any = None) -> Value:
 @traces("repeat", methods=("repeat",))
 def repeat(f: Builder, a: Any, repeats: Any, axis: Any = None) -> Value:
     """`repeat`; a number for each entry must be constant"""
-    x, times = value(f, a), as_shape(repeats)
-    if len(times) == 1:
-        return f.repeat(x, times[0], axis)
-    x, dim = (f.flatten(x), 0) if axis is None else (x, dim_of("repeat", axis, x.rank))
-    require(len(times) == x.shape[dim], f"np.repeat: {len(times)} numbers for {x.shape[dim]}")
-    return _picked(f, x, np.repeat(np.arange(x.shape[dim]), times), dim)
+    return f.repeat(value(f, a), as_shape(repeats), axis)
 
 
 def _picked(f: Builder, x: Value, ids: Any, dim: int) -> Value:

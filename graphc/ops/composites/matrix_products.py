@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from string import ascii_letters
 
 from graphc.ir.builder import Builder, Operand, Value
@@ -39,7 +39,8 @@ def einsum(f: Builder, *operands: Operand | str, spec: str = "") -> Value:
     """`y = einsum("ij,jk->ik", a, b)`: the product of any number of operands, summed
 
     Without `->`, the result has the letters that occur once, in alphabetical order. A letter that
-    occurs twice in one operand takes its diagonal.
+    occurs twice in one operand takes its diagonal. `...` stands for the dims that have no letter,
+    aligned from the right; a dim of length 1 is repeated, as in any broadcasting.
     """
     given = list(operands)
     if not spec:
@@ -48,29 +49,79 @@ def einsum(f: Builder, *operands: Operand | str, spec: str = "") -> Value:
         spec = str(first)
     words = any(isinstance(x, str) for x in given)
     require(not words, "einsum takes tensors after its spec", code="G0206")
-    inputs, out = _parsed(spec, len(given))
+    require(bool(given), f"einsum '{spec}' is given no operands")
     values = _common(f, given)  # type: ignore[arg-type]
-    for letters, v in zip(inputs, values, strict=True):
-        require(len(letters) == v.rank, f"einsum '{letters}' of shape {v.shape}")
-    terms = [_diagonal(f, EinsumOperand(x, v)) for x, v in zip(inputs, values, strict=True)]
+    letters, out = _parsed(spec, values)
+    pairs = zip(letters, values, strict=True)
+    terms = [_diagonal(f, EinsumOperand(x, v)) for x, v in pairs]
+    lengths = _lengths(terms)
+    terms = [_narrowed(f, t, lengths) for t in terms]
     terms = [_without(f, t, out, terms) for t in terms]
     while len(terms) > 1:
         terms = _contracted(f, terms, out)
     return f.transpose(terms[0].value, [terms[0].letters.index(x) for x in out])
 
 
-def _parsed(spec: str, n: int) -> tuple[list[str], str]:
-    """The letters of each operand and of the result. Raises G0206."""
+def _parsed(spec: str, values: Sequence[Value]) -> tuple[list[str], str]:
+    """The letters of each operand and of the result, with free letters for `...`. Raises G0203 if
+    they don't fit the operands, and G0206 if they are none."""
     left, arrow, out = spec.replace(" ", "").partition("->")
-    inputs = left.split(",")
-    require("..." not in spec, f"einsum '{spec}': write `...` out in letters", code="G0206")
-    require(len(inputs) == n, f"einsum '{spec}' takes {len(inputs)} operands, not {n}")
-    every = "".join(inputs)
+    terms = left.split(",")
+    text = f"einsum '{spec}' takes {len(terms)} operand{'s' * (len(terms) != 1)}"
+    help = f"it is given {len(values)}; each group of letters before `->` is one operand"
+    require(len(terms) == len(values), text, help=help)
+    known = [t.replace("...", "", 1) for t in terms]
+    every = "".join(known)
     if not arrow:
-        out = "".join(sorted(x for x in set(every) if every.count(x) == 1))
-    good = all(x in ascii_letters for x in every + out) and len(set(out)) == len(out)
-    require(good and set(out) <= set(every), f"einsum: bad spec '{spec}'", code="G0206")
-    return inputs, out
+        once = sorted(x for x in set(every) if every.count(x) == 1)
+        out = "".join(["..." * ("..." in left), *once])
+    shown = out.replace("...", "", 1)
+    good = all(x in ascii_letters for x in every + shown) and len(set(shown)) == len(shown)
+    require(good and set(shown) <= set(every), f"einsum: bad spec '{spec}'", code="G0206")
+    return _in_letters(
+        spec, terms, [v.rank - len(t) for t, v in zip(known, values, strict=True)], out
+    )
+
+
+def _in_letters(
+    spec: str, terms: Sequence[str], widths: Sequence[int], out: str
+) -> tuple[list[str], str]:
+    """The terms and the result with free letters for `...`.
+
+    widths: of each operand, how many of its dims have no letter
+    """
+    for i, (t, width) in enumerate(zip(terms, widths, strict=True)):
+        fits = width >= 0 if "..." in t else width == 0
+        text = f"einsum '{spec}': operand {i} has {len(t.replace('...', '')) + width} dims"
+        require(fits, text, help=f"it has the letters '{t}'")
+    most = max(widths, default=0)
+    free = "".join(x for x in ascii_letters if x not in "".join(terms))[:most]
+    require(len(free) == most, f"einsum '{spec}': too many dims for the letters", code="G0206")
+    text = f"einsum '{spec}': the dims of `...` are not in the result"
+    help = "put `...` behind the arrow, or sum over them"
+    require(not most or "..." in out, text, code="G0206", help=help)
+    letters = [t.replace("...", free[len(free) - n :]) for t, n in zip(terms, widths, strict=True)]
+    return letters, out.replace("...", free)
+
+
+def _lengths(operands: Sequence[EinsumOperand]) -> dict[str, int]:
+    """The length of each letter's dims: that of the one which is not of length 1."""
+    lengths: dict[str, int] = {}
+    for t in operands:
+        for x, n in zip(t.letters, t.value.shape, strict=True):
+            lengths[x] = n if lengths.get(x, 1) == 1 else lengths[x]
+    return lengths
+
+
+def _narrowed(f: Builder, t: EinsumOperand, lengths: Mapping[str, int]) -> EinsumOperand:
+    """The operand without its dims of length 1 that are longer in another operand."""
+    each = list(zip(t.letters, t.value.shape, strict=True))
+    kept = [(x, n) for x, n in each if n != 1 or lengths[x] == 1]
+    if len(kept) == len(each):
+        return t
+    return EinsumOperand(
+        "".join(x for x, _ in kept), reshaped(f, t.value, tuple(n for _, n in kept))
+    )
 
 
 def _diagonal(f: Builder, t: EinsumOperand) -> EinsumOperand:

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from graphc.ir.builder import Builder, Operand, Value
 from graphc.ir.op import require
 from graphc.ir.registry import array_function, composite
-from graphc.ir.types import F32, I32, DType, Size
+from graphc.ir.types import F32, I32, DType, Extents, Size, TensorType, broadcast_types
 from graphc.ops.composites.run_time_rows import over_static, reversed_along
 from graphc.ops.composites.support import dim_of, floats, iota_like, reshaped
 from graphc.ops.indexing import Gather, TakeAlong
@@ -56,10 +56,32 @@ def take(f: Builder, x: Operand, ids: Operand, axis: int | None = None) -> Value
 
 @composite
 def take_along_axis(f: Builder, x: Operand, ids: Operand, axis: int = -1) -> Value:
-    """`y[.., i, ..] = x[.., ids[.., i, ..], ..]` along `axis`; negative ids count from the end"""
-    value = f.lift(x)
+    """`y[.., i, ..] = x[.., ids[.., i, ..], ..]` along `axis`; negative ids count from the end
+
+    The other dims of x and ids broadcast.
+    """
+    value, at = f.lift(x), f.lift(ids)
+    require(at.rank == value.rank, f"take_along_axis: shapes {value.shape} and {at.shape}")
     dim = dim_of("take_along_axis", axis, value.rank)
-    return f.add(TakeAlong(dim), (value, from_front(f, value, dim, ids)))
+    shape, extents = broadcast_types(_without(value, dim), _without(at, dim))
+    table, places = (_stretched(f, v, dim, shape, extents) for v in (value, at))
+    return f.add(TakeAlong(dim), (table, from_front(f, table, dim, places)))
+
+
+def _without(x: Value, dim: int) -> TensorType:
+    """The type of x without a dim."""
+    kept = [i for i in range(x.rank) if i != dim]
+    extents = tuple(x.type.extent(i) for i in kept)
+    return TensorType(tuple(x.shape[i] for i in kept), x.dtype, extents if any(extents) else ())
+
+
+def _stretched(f: Builder, x: Value, dim: int, shape: tuple[int, ...], extents: Extents) -> Value:
+    """x with all dims but `dim` broadcast to a shape."""
+    marks = extents or (None,) * len(shape)
+    marks = (*marks[:dim], x.type.extent(dim), *marks[dim:])
+    return f.broadcast_to(
+        x, (*shape[:dim], x.shape[dim], *shape[dim:]), marks if any(marks) else ()
+    )
 
 
 def from_front(f: Builder, x: Value, dim: int, ids: Operand) -> Value:

@@ -6,13 +6,22 @@ from collections.abc import Sequence
 from itertools import pairwise
 from math import prod
 
+import numpy as np
+
 from graphc.ir.builder import Builder, Operand, Scalar, Value
 from graphc.ir.op import require
 from graphc.ir.registry import array_function, composite
-from graphc.ir.types import Size
+from graphc.ir.types import I32, Size
 from graphc.ir.weak import common_dtype
 from graphc.ops.composites.run_time_rows import rearranged, reversed_along
-from graphc.ops.composites.support import Axis, dim_of, dims_of, iota_like, reshaped
+from graphc.ops.composites.support import (
+    Axis,
+    constant_array,
+    dim_of,
+    dims_of,
+    iota_like,
+    reshaped,
+)
 from graphc.ops.shape import Transpose
 from graphc.ops.slicing import Concat, Pad, Slice
 
@@ -178,12 +187,24 @@ def tile(f: Builder, x: Operand, times: int | Sequence[int]) -> Value:
 
 
 @composite
-def repeat(f: Builder, x: Operand, times: int, axis: int | None = None) -> Value:
-    """`y` has every entry of x `times` times in a row along `axis` (None: of x flattened)"""
+def repeat(f: Builder, x: Operand, times: int | Sequence[int], axis: int | None = None) -> Value:
+    """`y` has every entry of x `times` times in a row along `axis` (None: of x flattened)
+
+    times: a number for all entries, or one for each
+    """
     value = f.lift(x)
     if axis is None:
         value, axis = f.flatten(value), 0
-    return _repeated(f, value, dim_of("repeat", axis, value.rank), times, before=False)
+    dim = dim_of("repeat", axis, value.rank)
+    if isinstance(times, int):
+        return _repeated(f, value, dim, times, before=False)
+    n = value.shape[dim]
+    require(len(times) in (1, n), f"repeat: {len(times)} numbers for {n} entries")
+    if len(times) == 1:
+        return _repeated(f, value, dim, times[0], before=False)
+    require(min(times, default=0) >= 0, f"repeat: a number is negative: {times}", code="G0206")
+    ids = constant_array(f, np.repeat(np.arange(n, dtype=np.int32), times), I32)
+    return f.gather(value, ids, dim=dim)
 
 
 def _repeated(f: Builder, x: Value, dim: int, n: int, before: bool) -> Value:

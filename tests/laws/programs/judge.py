@@ -30,6 +30,7 @@ from graphc.compiler.driver import compile_module
 from graphc.compiler.periodic import periodicity
 from graphc.frontend.module import Module
 from graphc.frontend.numpy.trace import record
+from graphc.ir.graph import Graph
 from graphc.passes.differentiation.differentiate import Differentiate
 from graphc.runtime.backends.reference import interpret
 from graphc.runtime.trainer import Trainer
@@ -82,6 +83,24 @@ def judge(program: Program, strategy: str = "", paths: tuple[str, ...] = tuple(P
         judged = _Judge(program, paths)
         judged.try_all(strategy)
     return judged.verdict
+
+
+def judge_traced(program: Program) -> dict[str, tuple[Results, float]]:
+    """What a traced program gives in f64 on a full and on a short batch, and the largest number on
+    the way; nothing if it is refused, or isn't what NumPy makes of it."""
+    judged = _Judge(program, ())
+    for size in judged.sizes:
+        judged._guarded(f"trace {size}", judged._traced, size)
+    if judged.verdict.defects or len(judged.truth) < len(judged.sizes):
+        return {}
+    return {size: (truth, judged._largest(size)) for size, truth in judged.truth.items()}
+
+
+def stepped(graph: Graph, params: Arrays, batch: Arrays) -> tuple[Arrays, Arrays]:
+    """The outputs and the gradients of an interpreted step of sgd(1.0)."""
+    slots = {k: np.zeros(v.type.shape, v.type.dtype.numpy) for k, v in graph.variables.items()}
+    found, new = interpret(graph, batch, slots | params)
+    return dict(found), {k: params[k] - new[k] for k in params if k in new}
 
 
 class _Judge:
@@ -165,9 +184,7 @@ class _Judge:
         function = p.function(nn=nn, F=np.float64)
         options = {"optimizer": optim.sgd(1.0), "whole": p.whole}
         graph = Differentiate().run(record(function, params, batch, **options).graph)
-        slots = {k: np.zeros(v.type.shape, v.type.dtype.numpy) for k, v in graph.variables.items()}
-        found, new = interpret(graph, batch, slots | params)
-        gradients = {k: params[k] - new[k] for k in params if k in new}
+        found, gradients = stepped(graph, params, batch)
         self.truth[size] = Results(outputs, gradients)
         largest = self._largest(size)
         allowed = HALF if p.coarse else SINGLE if p.narrow else DOUBLE
