@@ -8,6 +8,7 @@ the depth of a program is bounded by limits with clear errors and not by a Recur
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
+from types import EllipsisType
 from typing import Any
 
 from graphc.frontend.language.call import as_operand, call_builtin, takes
@@ -286,15 +287,15 @@ def _are_rates(a: Any, b: Any) -> bool:
 
 def _checked_key(key: Any) -> Any:
     """An index into a tensor. Raises G0122."""
-    parts = (key.start, key.stop, key.step) if isinstance(key, slice) else (key,)
+    if isinstance(key, slice):
+        what = "the bounds of a slice of a tensor are integers"
+        parts, others = (key.start, key.stop, key.step), (type(None),)
+    else:
+        what = "an index is an integer, a list of integers, a slice, `...`, none or a tensor"
+        parts = tuple(key) if isinstance(key, list) else (key,)
+        others = () if isinstance(key, list) else (Value, type(None), EllipsisType)
     for x in parts:
-        tensor = isinstance(x, Value) and not isinstance(key, slice)
-        if not (tensor or x is None or x is Ellipsis or is_integer(x)):
-            what = (
-                "the bounds of a slice of a tensor are integers"
-                if isinstance(key, slice)
-                else ("an index is an integer, a slice, `...`, none or a tensor of integers")
-            )
+        if not (is_integer(x) or isinstance(x, others)):
             raise GraphcError("G0122", f"{what}, not {in_words(x)}")
     return key
 

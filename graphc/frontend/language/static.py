@@ -18,7 +18,7 @@ from graphc.support.errors import GraphcError, Span
 Task: TypeAlias = Generator[tuple[Any, Scope], Any, Any]  # yields what is to be evaluated
 
 MAX_NUMBER = 2**64  # a static integer beyond this is no size of anything
-MAX_LIST = 100_000  # entries of a list that `+` makes
+MAX_LIST = 100_000  # entries of a list that `+` or `*` makes
 MAX_STRING = 10_000  # characters of a string that `+` makes
 MAX_EXPONENT = 64  # of a static integer
 
@@ -56,6 +56,10 @@ def combine(op: str, a: Any, b: Any) -> Any:
             return _equal(op, a, b)
         case "+" if isinstance(a, str | list | tuple) and type(a) is type(b):
             return _joined(a, b)
+        case "*" if isinstance(a, list | tuple) and is_integer(b):
+            return _repeated(a, b)
+        case "*" if is_integer(a) and isinstance(b, list | tuple):
+            return _repeated(b, a)
         case _ if is_number(a) and is_number(b) and op in _ORDER:
             return _ORDER[op](a, b)
         case _ if is_number(a) and is_number(b) and op in _ARITHMETIC:
@@ -100,6 +104,12 @@ def _joined(a: Any, b: Any) -> Any:
     if len(a) + len(b) > limit:
         raise GraphcError("G0122", f"the result of `+` has more than {limit:,} entries")
     return a + b
+
+
+def _repeated(items: Any, times: int) -> Any:
+    if len(items) * times > MAX_LIST:
+        raise GraphcError("G0122", f"the result of `*` has more than {MAX_LIST:,} entries")
+    return items * int(times)
 
 
 def _equal(op: str, a: Any, b: Any) -> bool:

@@ -7,17 +7,19 @@ from math import prod
 from types import EllipsisType
 from typing import TypeAlias
 
+import numpy as np
+
 from graphc.ir.builder import Builder, Operand, Value
 from graphc.ir.op import require
 from graphc.ir.registry import array_function, composite
 from graphc.ir.types import F32, I32, DType, Extents, Size, TensorType, broadcast_types
 from graphc.ops.composites.run_time_rows import over_static, reversed_along
-from graphc.ops.composites.support import dim_of, floats, iota_like, reshaped
+from graphc.ops.composites.support import constant_array, dim_of, floats, iota_like, reshaped
 from graphc.ops.indexing import Gather, TakeAlong
 from graphc.ops.ordering import Argsort, Cumsum
 from graphc.ops.slicing import Slice
 
-Key: TypeAlias = int | slice | EllipsisType | Value | None
+Key: TypeAlias = int | slice | EllipsisType | Value | list[int] | None
 
 
 @composite
@@ -123,7 +125,7 @@ def hits(f: Builder, ids: Value, n: int) -> Value:
 
 @composite
 def getitem(f: Builder, x: Operand, key: Key | Sequence[Key]) -> Value:
-    """`y = x[key]` as in NumPy: integers, slices, `...`, None, and integer tensors
+    """`y = x[key]` as in NumPy: integers, slices, `...`, None, and integer tensors or lists
 
     Several integer tensors must be adjacent. Masks are not supported: use where.
     """
@@ -140,8 +142,9 @@ def getitem(f: Builder, x: Operand, key: Key | Sequence[Key]) -> Value:
                 value = _sliced(f, value, dim, k)
                 shape.append(value.shape[dim])
                 dim += 1
-            case Value():
-                run.append((dim, k, len(shape)))
+            case Value() | list():
+                ids = _listed(f, k, value.shape[dim], dim) if isinstance(k, list) else k
+                run.append((dim, ids, len(shape)))
                 dim += 1
             case _:
                 value = _sliced(f, value, dim, _one(k, value.shape[dim], dim))
@@ -163,6 +166,17 @@ def _expanded(keys: Sequence[Key], rank: int) -> list[Key]:
 
 
 def _one(k: object, n: int, dim: int) -> slice:
+    at = _inside(k, n, dim)
+    return slice(at, at + 1)
+
+
+def _listed(f: Builder, ids: list[int], n: int, dim: int) -> Value:
+    """Integers that are known at compile time as a tensor."""
+    return constant_array(f, np.array([_inside(k, n, dim) for k in ids], np.int32), I32)
+
+
+def _inside(k: object, n: int, dim: int) -> int:
+    """An index into a dim of length n, counted from the front. Raises G0206."""
     require(
         isinstance(k, int) and not isinstance(k, bool),
         f"can't index with {k!r}",
@@ -174,7 +188,7 @@ def _one(k: object, n: int, dim: int) -> slice:
     text = f"index {k} is out of range for dim {dim} of length {n}"
     help = f"entries are 0 to {n - 1}; -1 is the last" if n else "the dim is empty"
     require(inside, text, code="G0206", help=help)
-    return slice(k % n, k % n + 1)
+    return k % n
 
 
 def _sliced(f: Builder, x: Value, dim: int, key: slice) -> Value:
