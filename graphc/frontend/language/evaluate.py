@@ -287,12 +287,14 @@ def _are_rates(a: Any, b: Any) -> bool:
 
 def _checked_key(key: Any) -> Any:
     """An index into a tensor. Raises G0122."""
+    others: tuple[type, ...]
     if isinstance(key, slice):
         what = "the bounds of a slice of a tensor are integers"
-        parts, others = (key.start, key.stop, key.step), (type(None),)
+        parts: Sequence[Any] = (key.start, key.stop, key.step)
+        others = (type(None),)
     else:
         what = "an index is an integer, a list of integers, a slice, `...`, none or a tensor"
-        parts = tuple(key) if isinstance(key, list) else (key,)
+        parts = key if isinstance(key, list) else [key]
         others = () if isinstance(key, list) else (Value, type(None), EllipsisType)
     for x in parts:
         if not (is_integer(x) or isinstance(x, others)):
