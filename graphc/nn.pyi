@@ -200,6 +200,20 @@ def batch_norm(
     to be used instead. (Ioffe, Szegedy 2015)
     """
 
+def beta(
+    a: _Operand,
+    b: _Operand,
+) -> _Array:
+    """`y = gamma(a) * gamma(b) / gamma(a + b)`
+    """
+
+def betaln(
+    a: _Operand,
+    b: _Operand,
+) -> _Array:
+    """`y = log(abs(beta(a, b)))`
+    """
+
 def binary_cross_entropy(
     p: _Operand,
     targets: _Operand,
@@ -446,6 +460,12 @@ def diff(
     """`y[i] = x[i + 1] - x[i]` along `axis`
     """
 
+def digamma(
+    x: _Operand,
+) -> _Array:
+    """`y` is the derivative of the logarithm of the gamma function
+    """
+
 def dim_size(
     *operands: _Operand,
     size: int,
@@ -507,6 +527,12 @@ def embedding(
     """`y[i.., :] = table[ids[i..], :]`; an id outside 0 .. rows-1 is an error at run time
     """
 
+def entr(
+    x: _Operand,
+) -> _Array:
+    """`y = -x * log(x)`, and minus infinity where x is negative
+    """
+
 def eq(
     a: _Operand,
     b: _Operand,
@@ -520,10 +546,28 @@ def erf(
     """`y = 2/sqrt(pi) * integral of e^(-t^2) from 0 to x`
     """
 
+def erfc(
+    x: _Operand,
+) -> _Array:
+    """`y = 1 - erf(x)`, small values to their last digits
+    """
+
+def erfcx(
+    x: _Operand,
+) -> _Array:
+    """`y = e^(x^2) * erfc(x)`, which is 1 / (x sqrt(pi)) of large x
+    """
+
 def exp(
     x: _Operand,
 ) -> _Array:
     """`y = e^x`
+    """
+
+def exp10(
+    x: _Operand,
+) -> _Array:
+    """`y = 10^x`
     """
 
 def exp2(
@@ -605,6 +649,18 @@ def full(
     dtype: DTypeLike | None = None,
 ) -> _Array:
     """`y` is `value` everywhere
+    """
+
+def gamma(
+    x: _Operand,
+) -> _Array:
+    """`y = integral of t^(x - 1) * e^-t from 0 to infinity`, continued to negative x
+    """
+
+def gammaln(
+    x: _Operand,
+) -> _Array:
+    """`y = log(abs(gamma(x)))`
     """
 
 def gather(
@@ -812,6 +868,13 @@ def join_replicas(
     """`y` is the whole batch: each example's entry as its own replica computed it
     """
 
+def kl_div(
+    x: _Operand,
+    y: _Operand,
+) -> _Array:
+    """`y = x * log(x / y) - x + y`, entry by entry; summed it is the divergence
+    """
+
 def kl_divergence(
     p: _Operand,
     q: _Operand,
@@ -877,6 +940,12 @@ def log2(
     """`y` is the logarithm of x to base 2, exact for powers of 2
     """
 
+def log_ndtr(
+    x: _Operand,
+) -> _Array:
+    """`y = log(ndtr(x))`, exact at both ends
+    """
+
 def log_sigmoid(
     x: _Operand,
 ) -> _Array:
@@ -906,10 +975,22 @@ def logaddexp2(
     """`y = log2(2^a + 2^b)`, without overflow; of equal infinities that one
     """
 
+def loggamma(
+    x: _Operand,
+) -> _Array:
+    """`y = log(gamma(x))`, NaN of negative x
+    """
+
 def logistic(
     x: _Operand,
 ) -> _Array:
     """`y = 1 / (1 + e^-x)`; computed with negative powers of e only, so that nothing overflows
+    """
+
+def logit(
+    p: _Operand,
+) -> _Array:
+    """`y = log(p / (1 - p))`, whose inverse is the sigmoid
     """
 
 def logsumexp(
@@ -1066,6 +1147,12 @@ def multi_head_attention(
 
     x [n, t, c]; wqkv [c, heads * 3 * d]: the columns of a head's q, k and v lie together, head
     after head, so that a split of them is a split of the heads; wo [heads * d, c].
+    """
+
+def ndtr(
+    x: _Operand,
+) -> _Array:
+    """`y = erfc(-x / sqrt 2) / 2`: the share of a standard normal distribution below x
     """
 
 def ne(
@@ -1245,6 +1332,13 @@ def reduce_sum(
     """`y` is the sum of x over `over`
 
     blocks gives dims along which it is computed in blocks of that length.
+    """
+
+def rel_entr(
+    x: _Operand,
+    y: _Operand,
+) -> _Array:
+    """`y = x * log(x / y)`, and 0 where x is 0
     """
 
 def relu(
@@ -1733,6 +1827,20 @@ def within(
     size: int,
 ) -> _Array:
     """`y = x`, integers that must lie in 0 .. size-1; G0506 names the first that does not
+    """
+
+def xlog1py(
+    x: _Operand,
+    y: _Operand,
+) -> _Array:
+    """`y = x * log(1 + y)`, and 0 where x is 0 and y is a number
+    """
+
+def xlogy(
+    x: _Operand,
+    y: _Operand,
+) -> _Array:
+    """`y = x * log(y)`, and 0 where x is 0 and y is a number
     """
 
 def xor(

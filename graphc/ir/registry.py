@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 
 COMPOSITES: dict[str, Callable[..., Any]] = {}
 UFUNCS: dict[str, str] = {}  # the name of a ufunc of NumPy -> the composite that it is
+SCIPY_UFUNCS: dict[str, str] = {}  # the same of scipy.special
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -42,6 +43,16 @@ def ufunc(*names: str) -> Callable[[F], F]:
 
     def enter(function: F) -> F:
         UFUNCS.update(dict.fromkeys(names, function.__name__.rstrip("_")))
+        return function
+
+    return enter
+
+
+def scipy_ufunc(*names: str) -> Callable[[F], F]:
+    """Declare which ufuncs of scipy.special a composite is."""
+
+    def enter(function: F) -> F:
+        SCIPY_UFUNCS.update(dict.fromkeys(names, function.__name__))
         return function
 
     return enter

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from graphc.ir.builder import Builder, Value
 from graphc.ir.dims import letters
 from graphc.ir.op import Op, register, require
 from graphc.ir.substitute import substituted
@@ -144,3 +145,24 @@ class CustomResult(Op):
     @classmethod
     def samples(cls) -> Sequence[tuple[Op, str]]:
         return [(cls(), "f32[3,4], f32[3,4], f32[2]")]
+
+
+# -- rules ----------------------------------------------------------------------------------------
+
+
+def primal(f: Builder, x: Value) -> Value:
+    """x as a node of its own, for a rule: other uses of x are not uses of this."""
+    return f.add(Primal(), (x,))
+
+
+def cotangent(f: Builder, y: Value) -> Value:
+    """What stands for the gradient of y in a rule."""
+    key = f.key("cotangent")
+    return f.cotangent(shape=y.shape, key=key, dtype=y.dtype, extents=y.type.extents)
+
+
+def with_gradients(
+    f: Builder, y: Value, g: Value, gradients: Sequence[tuple[Value, Value]]
+) -> Value:
+    """y with a rule: pairs of a primal and its gradient, computed from the cotangent g of y."""
+    return f.add(CustomGradient(), (y, g, *(x for pair in gradients for x in pair)))

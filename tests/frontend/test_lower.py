@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,17 @@ def failure(text: str) -> GraphcError:
         module(text)
     assert caught.value.span is not None
     return caught.value
+
+
+def test_scipys_functions_are_known_and_a_program_may_take_their_names() -> None:
+    body = "report a = gammaln(x)\nreport b = xlogy(x, x)\nreport c = erfc(0.0 * x)"
+    found = run(body, x=np.full((4, 3), 3.0, F32))
+    wanted = {"a": [math.log(2)] * 3, "b": [3 * math.log(3)] * 3, "c": [1.0] * 3}
+    assert {name: y[0] for name, y in found.items()} == {
+        k: pytest.approx(y) for k, y in wanted.items()
+    }
+    own = "param gamma: f32[3] = ones()\nbeta = 2.0\nreport y = sum(gamma * x + beta)"
+    assert run(own, x=np.ones((4, 3), F32)) == 24.0
 
 
 # -- files -----------------------------------------------------------------------------------------

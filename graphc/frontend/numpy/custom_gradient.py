@@ -14,6 +14,7 @@ from graphc.frontend.operands import operand, value
 from graphc.ir.builder import Builder, Value
 from graphc.ir.op import op_named
 from graphc.ir.types import F32
+from graphc.ops.derivatives import CustomResult, cotangent, primal, with_gradients
 from graphc.support.caller import user_span
 from graphc.support.errors import GraphcError
 
@@ -69,7 +70,7 @@ def _arguments(session: TraceSession, leaves: dict[str, Any]) -> dict[str, Any]:
     f, given = session.builder, dict(leaves)
     for name, x in leaves.items():
         if isinstance(x, Tracer) and (v := unwrap(x, f)).dtype.kind == "f":
-            given[name] = Tracer(session, f.add(op_named("primal")(), (v,)))
+            given[name] = Tracer(session, primal(f, v))
     return given
 
 
@@ -118,7 +119,7 @@ def _with_rule(
     shown = {name: Tracer(session, y) for name, y in results.items()}
     if not floats:
         return shown
-    gs = {name: _cotangent(f, y) for name, y in floats.items()}
+    gs = {name: cotangent(f, y) for name, y in floats.items()}
     others = {name: y for name, y in results.items() if name not in gs}
     given = gs | {name: f.to_dtype(f.zeros_like(y), F32) for name, y in others.items()}
     ends = _ends(f)
@@ -126,18 +127,12 @@ def _with_rule(
     if _ends(f) != ends:
         text = "the backward function reports, writes a state or minimizes"
         raise GraphcError("G0317", text, help="do so in the function itself")
-    operands = [x for pair in _paired(f, returned, *arguments) for x in pair]
     (first, y), *rest = floats.items()
-    head = f.add(op_named("custom_gradient")(), (y, gs[first], *operands))
+    head = with_gradients(f, y, gs[first], _paired(f, returned, *arguments))
     shown[first] = Tracer(session, head)
     for name, y in rest:
-        shown[name] = Tracer(session, f.add(op_named("custom_result")(), (y, gs[name], head)))
+        shown[name] = Tracer(session, f.add(CustomResult(), (y, gs[name], head)))
     return shown
-
-
-def _cotangent(f: Builder, y: Value) -> Value:
-    key = f.key("cotangent")
-    return f.cotangent(shape=y.shape, key=key, dtype=y.dtype, extents=y.type.extents)
 
 
 def _ends(f: Builder) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ from graphc.frontend.numpy.session import TraceSession, current
 from graphc.frontend.numpy.tracer import Tracer, unwrap
 from graphc.frontend.operands import operand, value
 from graphc.ir.builder import Builder, Value
-from graphc.ir.op import op_named
+from graphc.ops.derivatives import primal
 from graphc.support.caller import user_span
 from graphc.support.errors import GraphcError
 
@@ -139,10 +139,9 @@ class _Primals:
         self.session = session
         f = session.builder
         leaves, self.form = flatten(tree, what)
-        primal = op_named("primal")()
         with f.at(user_span()):
             given = {name: _float(session, name, x) for name, x in leaves.items()}
-            self.values = {name: f.add(primal, (x,)) for name, x in given.items()}
+            self.values = {name: primal(f, x) for name, x in given.items()}
         self.tree = self.form.build({n: Tracer(session, x) for n, x in self.values.items()})
 
     @property

@@ -25,7 +25,9 @@ def forwarded_ufuncs() -> dict[str, str]:
     return UFUNCS | {u.__name__: name for u, name in of_ops.items() if u is not None}
 
 
-def _entry_by_entry(op: str) -> Handler:
+def entry_by_entry(op: str) -> Handler:
+    """The handler of a ufunc that is this op."""
+
     def call(f: Builder, *xs: Operand) -> Value:
         y: Value = getattr(f, op)(*xs)
         return y
@@ -87,7 +89,7 @@ def enter_forwarded() -> None:
     """Register a handler for each of these functions that has none of its own."""
     for name, op in forwarded_ufuncs().items():
         if name not in NAMES:
-            traces_ufunc(name)(_entry_by_entry(op))
+            traces_ufunc(name)(entry_by_entry(op))
     for declared in ARRAY_FUNCTIONS:
         name = declared.signature.partition("(")[0]
         if name not in NAMES:

@@ -13,6 +13,9 @@ from graphc.ops.composites import (
     bits,
     convolution,
     creation,
+    entropies,
+    error_functions,
+    gamma_functions,
     losses,
     matrix_products,
     normalization,
@@ -26,7 +29,7 @@ from graphc.ops.composites import (
 )
 
 __all__ = [
-    "activations", "angles", "arithmetic", "attention", "bits", "convolution", "creation", "losses",
-    "matrix_products", "normalization", "picking", "pooling", "recurrent", "reductions", "replicas",
-    "resizing", "shaping",
+    "activations", "angles", "arithmetic", "attention", "bits", "convolution", "creation",
+    "entropies", "error_functions", "gamma_functions", "losses", "matrix_products", "normalization",
+    "picking", "pooling", "recurrent", "reductions", "replicas", "resizing", "shaping",
 ]  # fmt: skip

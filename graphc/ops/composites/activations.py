@@ -6,7 +6,7 @@ from math import pi, sqrt
 
 from graphc.ir.builder import Builder, Operand, Value
 from graphc.ir.op import require
-from graphc.ir.registry import composite
+from graphc.ir.registry import composite, scipy_ufunc
 from graphc.ops.composites.reductions import peak
 from graphc.ops.composites.shaping import split
 from graphc.ops.composites.support import Axis, dims_of, floats
@@ -35,10 +35,19 @@ def elu(f: Builder, x: Operand, alpha: float = 1.0) -> Value:
     return f.select(positive, value, alpha * f.expm1(below))
 
 
+@scipy_ufunc("expit")
 @composite
 def sigmoid(f: Builder, x: Operand) -> Value:
     """`y = 1 / (1 + e^-x)`; only e to negative powers is taken, so that nothing overflows"""
     return f.logistic(floats(f, x))
+
+
+@scipy_ufunc("logit")
+@composite
+def logit(f: Builder, p: Operand) -> Value:
+    """`y = log(p / (1 - p))`, whose inverse is the sigmoid"""
+    value = floats(f, p)
+    return f.log(value) - f.log1p(-value)
 
 
 @composite
@@ -50,6 +59,7 @@ def softplus(f: Builder, x: Operand) -> Value:
     return f.select(positive, value, f.zeros_like(value)) + small
 
 
+@scipy_ufunc("log_expit")
 @composite
 def log_sigmoid(f: Builder, x: Operand) -> Value:
     """`y = log(sigmoid(x))`, exact at both ends"""

@@ -9,7 +9,7 @@ from math import log as ln
 from typing import TypeAlias
 
 from graphc.ir.builder import Builder, Operand, Value
-from graphc.ir.registry import array_function, composite, ufunc
+from graphc.ir.registry import array_function, composite, scipy_ufunc, ufunc
 from graphc.ir.types import DType, broadcast_types, dtype_named
 from graphc.ops.composites.reductions import truth
 from graphc.ops.composites.support import floats, is_negative
@@ -114,6 +114,13 @@ def hypot(f: Builder, a: Operand, b: Operand) -> Value:
 def exp2(f: Builder, x: Operand) -> Value:
     """`y = 2^x`"""
     return f.binary("pow", 2.0, floats(f, x))
+
+
+@scipy_ufunc("exp10")
+@composite
+def exp10(f: Builder, x: Operand) -> Value:
+    """`y = 10^x`"""
+    return f.exp(floats(f, x) * ln(10))
 
 
 @ufunc("log2")

@@ -1,13 +1,14 @@
-"""Helpers of composites: axes as NumPy counts them, shapes with extents, floats."""
+"""Helpers of composites: axes as NumPy counts them, shapes with extents, floats, f64 inside."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from graphc.ir.builder import Builder, Operand, Value
 from graphc.ir.op import require
-from graphc.ir.types import F32, DType, Extent, Extents, Size, TensorType
+from graphc.ir.types import F32, F64, DType, Extent, Extents, Size, TensorType
+from graphc.ops.derivatives import cotangent, primal, with_gradients
 from graphc.ops.reshape import Reshape
 from graphc.ops.rules import check_dim
 from graphc.ops.source import Data
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from graphc.ir.op import Array
 
 Axis: TypeAlias = int | Sequence[int] | None
+Function: TypeAlias = Callable[..., Value]
 
 
 def dim_of(name: str, axis: int, rank: int) -> int:
@@ -67,6 +69,38 @@ def widened(f: Builder, x: Operand) -> Value:
     """`x` as a float tensor of at least f32, in which sums of squares are computed."""
     value = floats(f, x)
     return f.to_dtype(value, F32) if value.dtype.bytes == 2 else value
+
+
+def in_f64(f: Builder, function: Function, *xs: Operand, slopes: Sequence[Function] = ()) -> Value:
+    """A function of floats, computed in f64; the result is in the operands' dtype.
+
+    slopes: its derivatives by each operand, from the operands; without them it is differentiated
+    node by node, as everything else.
+    """
+    first, *others = xs
+    given = [floats(f, x) for x in (f.match(first, *others) if others else [first])]
+    own = [f.to_dtype(x, F64) for x in given]
+    y = _with_slopes(f, function, slopes, own) if slopes else function(f, *own)
+    return f.to_dtype(y, given[0].dtype)
+
+
+def _with_slopes(
+    f: Builder, function: Function, slopes: Sequence[Function], xs: Sequence[Value]
+) -> Value:
+    own = [primal(f, x) for x in xs]
+    y = function(f, *own)
+    g = cotangent(f, y)
+    parts = [g * slope(f, *own) for slope in slopes]
+    return with_gradients(f, y, g, list(zip(own, parts, strict=True)))
+
+
+def horner(f: Builder, x: Value, coefficients: Sequence[float]) -> Value:
+    """The polynomial with these coefficients, from the highest power down."""
+    first, *rest = coefficients
+    y = f.full_like(x, first)
+    for c in rest:
+        y = y * x + c
+    return y
 
 
 def count(f: Builder, t: TensorType, dims: Sequence[int], like: Value) -> Value:

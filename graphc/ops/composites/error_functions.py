@@ -5,58 +5,15 @@ The rational approximations are W. J. Cody's, as in `graphc.ops.erf`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import pi, sqrt
-from typing import Any, TypeAlias
 
-from graphc.frontend.operands import operands
-from graphc.ir.builder import Builder, Value
-from graphc.ir.types import F64
-from graphc.ops.composites.support import floats
-from graphc.ops.derivatives import CustomGradient, Primal
+from graphc.ir.builder import Builder, Operand, Value
+from graphc.ir.registry import composite, scipy_ufunc
+from graphc.ops.composites.support import horner, in_f64
 from graphc.ops.erf import LARGE, MIDDLE
 
-Function: TypeAlias = Callable[..., Value]
-
 _FAR = 30.0  # e^(-30^2) is 0 in f64
-
-
-def in_f64(function: Function, slopes: Sequence[Function] = ()) -> Function:
-    """A function of floats that is computed in f64, and is of the operands' dtype.
-
-    slopes: its derivatives by each operand, from the operands; without them it is differentiated
-    node by node, as everything else.
-    """
-
-    def call(f: Builder, *given: Any) -> Value:
-        first, *others = operands(f, *given)
-        xs = [floats(f, x) for x in (f.match(first, *others) if others else [first])]
-        own = [f.to_dtype(x, F64) for x in xs]
-        y = _ruled(f, function, slopes, own) if slopes else function(f, *own)
-        return f.to_dtype(y, xs[0].dtype)
-
-    return call
-
-
-def _ruled(
-    f: Builder, function: Function, slopes: Sequence[Function], xs: Sequence[Value]
-) -> Value:
-    own = [f.add(Primal(), (x,)) for x in xs]
-    y = function(f, *own)
-    key = f.key("cotangent")
-    g = f.cotangent(shape=y.shape, key=key, dtype=y.dtype, extents=y.type.extents)
-    pairs = [(x, g * slope(f, *own)) for x, slope in zip(own, slopes, strict=True)]
-    return f.add(CustomGradient(), (y, g, *(v for pair in pairs for v in pair)))
-
-
-def horner(f: Builder, x: Value, coefficients: Sequence[float]) -> Value:
-    """The polynomial with these coefficients, from the highest power down."""
-    first, *rest = coefficients
-    y = f.full_like(x, first)
-    for c in rest:
-        y = y * x + c
-    return y
-
 
 # -- values ----------------------------------------------------------------------------------------
 
@@ -128,7 +85,32 @@ def _log_ndtr_slope(f: Builder, x: Value) -> Value:
     return f.select(f.lt(x, -1.0), far, near)
 
 
-erfc = in_f64(_erfc, [_erfc_slope])
-erfcx = in_f64(_erfcx, [_erfcx_slope])
-ndtr = in_f64(_ndtr, [_ndtr_slope])
-log_ndtr = in_f64(_log_ndtr, [_log_ndtr_slope])
+# -- composites ------------------------------------------------------------------------------------
+
+
+@scipy_ufunc("erfc")
+@composite
+def erfc(f: Builder, x: Operand) -> Value:
+    """`y = 1 - erf(x)`, small values to their last digits"""
+    return in_f64(f, _erfc, x, slopes=[_erfc_slope])
+
+
+@scipy_ufunc("erfcx")
+@composite
+def erfcx(f: Builder, x: Operand) -> Value:
+    """`y = e^(x^2) * erfc(x)`, which is 1 / (x sqrt(pi)) of large x"""
+    return in_f64(f, _erfcx, x, slopes=[_erfcx_slope])
+
+
+@scipy_ufunc("ndtr")
+@composite
+def ndtr(f: Builder, x: Operand) -> Value:
+    """`y = erfc(-x / sqrt 2) / 2`: the share of a standard normal distribution below x"""
+    return in_f64(f, _ndtr, x, slopes=[_ndtr_slope])
+
+
+@scipy_ufunc("log_ndtr")
+@composite
+def log_ndtr(f: Builder, x: Operand) -> Value:
+    """`y = log(ndtr(x))`, exact at both ends"""
+    return in_f64(f, _log_ndtr, x, slopes=[_log_ndtr_slope])

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from math import log, pi, sqrt
 
-from graphc.frontend.numpy.error_functions import horner, in_f64
-from graphc.ir.builder import Builder, Value
+from graphc.ir.builder import Builder, Operand, Value
+from graphc.ir.registry import composite, scipy_ufunc
+from graphc.ops.composites.support import horner, in_f64
 
 _LARGE = 10.0
 _DOWN = 8  # factors from 10 down to 2.5
@@ -210,15 +211,50 @@ def _beta(f: Builder, a: Value, b: Value) -> Value:
     return f.select(near, product, f.exp(_betaln(f, a, b)))
 
 
-digamma = in_f64(_digamma, [_trigamma])
-gammaln = in_f64(_gammaln, [digamma])
-loggamma = in_f64(_loggamma, [_loggamma_slope])
-gamma = in_f64(_gamma, [_gamma_slope])
-betaln = in_f64(_betaln, [lambda f, a, b: _fall(f, a, b), lambda f, a, b: _fall(f, b, a)])
-beta = in_f64(
-    _beta,
-    [
+# -- composites -----------------------------------------------------------------------------------
+
+
+@scipy_ufunc("psi", "digamma")
+@composite
+def digamma(f: Builder, x: Operand) -> Value:
+    """`y` is the derivative of the logarithm of the gamma function"""
+    return in_f64(f, _digamma, x, slopes=[_trigamma])
+
+
+@scipy_ufunc("gammaln")
+@composite
+def gammaln(f: Builder, x: Operand) -> Value:
+    """`y = log(abs(gamma(x)))`"""
+    return in_f64(f, _gammaln, x, slopes=[digamma])
+
+
+@scipy_ufunc("loggamma")
+@composite
+def loggamma(f: Builder, x: Operand) -> Value:
+    """`y = log(gamma(x))`, NaN of negative x"""
+    return in_f64(f, _loggamma, x, slopes=[_loggamma_slope])
+
+
+@scipy_ufunc("gamma")
+@composite
+def gamma(f: Builder, x: Operand) -> Value:
+    """`y = integral of t^(x - 1) * e^-t from 0 to infinity`, continued to negative x"""
+    return in_f64(f, _gamma, x, slopes=[_gamma_slope])
+
+
+@scipy_ufunc("betaln")
+@composite
+def betaln(f: Builder, a: Operand, b: Operand) -> Value:
+    """`y = log(abs(beta(a, b)))`"""
+    return in_f64(f, _betaln, a, b, slopes=[_fall, lambda f, a, b: _fall(f, b, a)])
+
+
+@scipy_ufunc("beta")
+@composite
+def beta(f: Builder, a: Operand, b: Operand) -> Value:
+    """`y = gamma(a) * gamma(b) / gamma(a + b)`"""
+    slopes = [
         lambda f, a, b: _beta(f, a, b) * _fall(f, a, b),
         lambda f, a, b: _beta(f, a, b) * _fall(f, b, a),
-    ],
-)
+    ]
+    return in_f64(f, _beta, a, b, slopes=slopes)
