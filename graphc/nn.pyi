@@ -510,7 +510,8 @@ def einsum(
     """`y = einsum("ij,jk->ik", a, b)`: the product of any number of operands, summed
 
     Without `->`, the result has the letters that occur once, in alphabetical order. A letter that
-    occurs twice in one operand takes its diagonal.
+    occurs twice in one operand takes its diagonal. `...` stands for the dims that have no letter,
+    aligned from the right; a dim of length 1 is repeated, as in any broadcasting.
     """
 
 def elu(
@@ -691,7 +692,7 @@ def getitem(
     x: _Operand,
     key: _Key | Sequence[_Key],
 ) -> _Array:
-    """`y = x[key]` as in NumPy: integers, slices, `...`, None, and integer tensors
+    """`y = x[key]` as in NumPy: integers, slices, `...`, None, and integer tensors or lists
 
     Several integer tensors must be adjacent. Masks are not supported: use where.
     """
@@ -1355,10 +1356,12 @@ def relu6(
 
 def repeat(
     x: _Operand,
-    times: int,
+    times: int | Sequence[int],
     axis: int | None = None,
 ) -> _Array:
     """`y` has every entry of x `times` times in a row along `axis` (None: of x flattened)
+
+    times: a number for all entries, or one for each
     """
 
 def replica_count(
@@ -1719,6 +1722,8 @@ def take_along_axis(
     axis: int = -1,
 ) -> _Array:
     """`y[.., i, ..] = x[.., ids[.., i, ..], ..]` along `axis`; negative ids count from the end
+
+    The other dims of x and ids broadcast.
     """
 
 def tan(
