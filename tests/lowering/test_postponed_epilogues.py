@@ -81,3 +81,23 @@ def test_the_step_is_that_of_numpy_calls(strategy: str, monkeypatch: pytest.Monk
     finally:
         monkeypatch.undo()
         graphc.support.config.get.cache_clear()
+
+
+def gated(p: Any, b: Any) -> Any:
+    """Gradients that are sums of what follows a short fold, and of a part of it, too."""
+    above = p["w"] + np.mean(p["w"])
+    return np.mean(np.tile(np.maximum(above, p["floor"]), 2) ** 2)
+
+
+def test_an_epilogue_whose_results_are_read_from_another_place_on_stays() -> None:
+    """Each device adds its section of the gradient to the sum of all of it."""
+    w = np.array([0.1, 0.4, -1.5], np.float32)
+    found = []
+    for strategy in ("one_device()", "zero(3, stage=3)"):
+        params = {"w": w, "floor": np.array([1.1], np.float32)}
+        with compiled(gated, params, np.ones((3, 1), np.float32), strategy) as trainer:
+            for _ in range(3):
+                trainer.step({"x": np.ones((3, 1), np.float32)})
+            found.append({n: np.array(x) for n, x in trainer.params.items()})
+    np.testing.assert_allclose(found[0]["w"], found[1]["w"], rtol=1e-6)
+    np.testing.assert_allclose(found[0]["floor"], found[1]["floor"], rtol=1e-6)

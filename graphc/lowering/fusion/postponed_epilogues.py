@@ -110,9 +110,10 @@ def _is_fold(fusion: Fusion, group: Group, epilogue: _Epilogue) -> bool:
     for i in group.nodes:
         node = fusion.nodes[i]
         for read in node.reads:
-            if read.value in epilogue.results:
+            if fusion.sections.whole(read.value) in epilogue.results:
+                itself = read.value in epilogue.results  # a section begins elsewhere
                 dense = read.layout.is_dense and not read.layout.offset
-                if not isinstance(node, ReduceNode) or not dense:
+                if not isinstance(node, ReduceNode) or not itself or not dense:
                     return False
     return True
 
