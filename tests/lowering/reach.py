@@ -45,6 +45,22 @@ def check_reach(program: Program, shared_variables: frozenset[str] | None = None
     return kernels
 
 
+def check_sections(program: Program) -> None:
+    """No kernel reads a section of what it writes: the section is another parameter, which may be
+    loaded before."""
+    *_, (_, draft) = stages(program, frozenset())  # of devices that reach each other's memory
+    whole = draft.values.sections.whole
+    for region in draft.regions:
+        for group in region.groups:
+            own = {v for v, i in group.made.items() if i not in group.copies} | group.parts
+            for node in (region.nodes[i] for i in group.nodes):
+                for read in node.reads:
+                    apart = read.value not in group.made and whole(read.value) != read.value
+                    assert not (apart and whole(read.value) in own), (
+                        f"{node} reads what is made here"
+                    )
+
+
 def spans(kernel: LoopKernel) -> Iterator[Span]:
     """What is reached behind each parameter."""
     match kernel:

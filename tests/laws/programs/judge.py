@@ -21,7 +21,7 @@ from laws.parts import rows
 from laws.programs import edges, entries, folds, lookups, oracle, products, shapes  # noqa: F401 - pieces
 from laws.programs.program import Array, Arrays, Program
 from lowering.lowered import Stepper
-from lowering.reach import check_reach
+from lowering.reach import check_reach, check_sections
 
 import graphc
 from graphc import nn, optim
@@ -233,6 +233,8 @@ class _Judge:
         plan = compile_module(module, parse_strategy(strategy))
         if "native" in paths and strategy == "one_device()":
             self._guarded(f"reach, {strategy}", check_reach, plan.programs["train"])
+        elif "native" in paths:
+            self._guarded(f"sections, {strategy}", check_sections, plan.programs["train"])
         if "kernels" in paths:
             self._guarded("kernels, full", self._interpreted, plan.programs["train"])
         for path in (x for x in paths if x in PATHS):
