@@ -152,20 +152,20 @@ __all__ = [
 
 
 def _unknown(name: str) -> AttributeError:
-    from graphc.frontend.numpy.other_words import of_graphc
-    from graphc.support.caller import user_span
-    from graphc.support.errors import UnknownNameError
+    from graphc.support.unknown_names import unknown_name
 
-    text, help = f"graphc has no '{name}'", of_graphc(name, list(_WHERE))
-    return UnknownNameError("G0836", text, span=user_span(), help=help)
+    def help() -> str:
+        from graphc.frontend.numpy.other_words import of_graphc
+
+        return of_graphc(name, list(_WHERE))
+
+    return unknown_name(f"graphc has no '{name}'", name, help)
 
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         return graphc_version()
     if name not in _WHERE:
-        if name.startswith("__"):
-            raise AttributeError(name)
         raise _unknown(name)
     module, attribute = _WHERE[name]
     with collector_paused():

@@ -19,10 +19,8 @@ from graphc.runtime.callbacks.best import BestCheckpoint, EarlyStopping
 from graphc.runtime.callbacks.logs import CsvLog, JsonLog, TensorBoard
 from graphc.runtime.callbacks.progress import ProgressBar
 from graphc.runtime.callbacks.rate import LearningRate, ReduceLROnPlateau
-from graphc.support.caller import user_span
 from graphc.support.calls import explain_classes
-from graphc.support.errors import UnknownNameError, did_you_mean
-from graphc.support.hints import hints
+from graphc.support.unknown_names import help_for, unknown_name
 
 __all__ = [
     "BestCheckpoint",
@@ -39,12 +37,8 @@ __all__ = [
 if not TYPE_CHECKING:  # where a type checker says it better
 
     def __getattr__(name: str) -> NoReturn:
-        hint = hints("callbacks").get(name) or did_you_mean(name, __all__)
-        if name.startswith("__"):
-            raise AttributeError(name)
-        known = hint or f"there are: {', '.join(__all__)}"
         text = f"graphc.callbacks has no '{name}'"
-        raise UnknownNameError("G0836", text, span=user_span(), help=known)
+        raise unknown_name(text, name, lambda: help_for(name, "callbacks", __all__))
 
 
 explain_classes((globals()[name] for name in __all__), "callbacks_arguments")

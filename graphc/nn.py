@@ -16,17 +16,13 @@ from typing import Any
 
 from graphc.frontend.numpy.functions import function, names
 from graphc.frontend.numpy.other_words import of_nn
-from graphc.support.caller import user_span
-from graphc.support.errors import UnknownNameError
+from graphc.support.unknown_names import unknown_name
 
 
 def __getattr__(name: str) -> Callable[..., Any]:
-    if name.startswith("__"):
-        raise AttributeError(name)
     if name not in names():
-        help = of_nn(name, tuple(names()))
         text = f"graphc.nn has no function '{name}'"
-        raise UnknownNameError("G0802", text, span=user_span(), help=help)
+        raise unknown_name(text, name, lambda: of_nn(name, names()), "G0802")
     return function(name)
 
 

@@ -64,14 +64,14 @@ __all__ = [
 
 
 def __getattr__(name: str) -> NoReturn:
-    if name.startswith("__"):
-        raise AttributeError(name)
-    from graphc.frontend.numpy.other_words import of_optim
-    from graphc.support.caller import user_span
-    from graphc.support.errors import UnknownNameError
+    from graphc.support.unknown_names import unknown_name
 
-    text, help = f"graphc.optim has no '{name}'", of_optim(name, __all__)
-    raise UnknownNameError("G0836", text, span=user_span(), help=help)
+    def help() -> str:
+        from graphc.frontend.numpy.other_words import of_optim
+
+        return of_optim(name, __all__)
+
+    raise unknown_name(f"graphc.optim has no '{name}'", name, help)
 
 
 explain_classes((globals()[name] for name in __all__ if name != "chain"), "optim_arguments")

@@ -22,10 +22,8 @@ from graphc.data.parquet_files import parquet
 from graphc.data.rows import of
 from graphc.data.source import DataSource
 from graphc.runtime.data.dataset import Position
-from graphc.support.caller import user_span
 from graphc.support.calls import explain_classes, explained
-from graphc.support.errors import UnknownNameError, did_you_mean
-from graphc.support.hints import hints
+from graphc.support.unknown_names import help_for, unknown_name
 
 __all__ = [
     "Batches",
@@ -48,10 +46,5 @@ explain_classes([Batches], "data_arguments", ("map", "prefetch", "bucket_by_leng
 
 
 def __getattr__(name: str) -> NoReturn:
-    if name.startswith("__"):
-        raise AttributeError(name)
-    help = (
-        hints("data").get(name) or did_you_mean(name, __all__) or f"there are: {', '.join(__all__)}"
-    )
     text = f"graphc.data has no '{name}'"
-    raise UnknownNameError("G0836", text, span=user_span(), help=help)
+    raise unknown_name(text, name, lambda: help_for(name, "data", __all__))

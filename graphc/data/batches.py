@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
@@ -17,26 +17,22 @@ from graphc.data.prefetch import made_ahead
 from graphc.runtime.data.dataset import START, Position
 from graphc.runtime.data.own_examples import Wanted
 from graphc.support import random
-from graphc.support.caller import user_span
 from graphc.support.dataclass import dataclass
-from graphc.support.errors import GraphcError, UnknownNameError
+from graphc.support.errors import GraphcError
 from graphc.support.hints import hints
 from graphc.support.random import checked_seed
+from graphc.support.unknown_names import unknown_name
 from graphc.support.warn import warn
 
 if TYPE_CHECKING:
     from graphc.data.source import DataSource
 
 
-def unknown_name(what: str, name: str, words: Mapping[str, str]) -> AttributeError:
-    """The error of a name that a source, or batches, do not have."""
-    if name.startswith("_"):
-        return AttributeError(name)
-    help = (
-        words.get(name)
-        or "a source has batches, split and take; batches have map, prefetch and bucket_by_length"
-    )
-    return UnknownNameError("G0836", f"{what} has no '.{name}'", span=user_span(), help=help)
+def no_such_name(what: str, name: str, place: str) -> AttributeError:
+    """The error of a name that a source, or batches, do not have. place: a table of hints"""
+    others = "a source has batches, split and take; batches have map, prefetch and bucket_by_length"
+    text = f"{what} has no '.{name}'"
+    return unknown_name(text, name, lambda: hints(place).get(name, others))
 
 
 @dataclass(eq=False)
@@ -63,7 +59,7 @@ class Batches:
     _next: Position = field(default=START)
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise unknown_name("a series of batches", name, hints("batches"))
+        raise no_such_name("a series of batches", name, "batches")
 
     def __len__(self) -> int:
         return self._order.steps

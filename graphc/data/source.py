@@ -8,11 +8,10 @@ from typing import Any, NoReturn, final
 
 import numpy as np
 
-from graphc.data.batches import Batches, in_order, unknown_name
+from graphc.data.batches import Batches, in_order, no_such_name
 from graphc.data.entries import Entries, Index
 from graphc.runtime.data.sharding import shuffled
 from graphc.support.errors import GraphcError
-from graphc.support.hints import hints
 from graphc.support.random import checked_seed
 
 
@@ -34,7 +33,7 @@ class DataSource(ABC):
         """The number of examples."""
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise unknown_name("a source", name, hints("source"))
+        raise no_such_name("a source", name, "source")
 
     @abstractmethod
     def rows(self, index: slice | Index) -> Entries:

@@ -33,10 +33,10 @@ from graphc.layers.convolution import (
 from graphc.layers.core import Dense, Dropout, Embedding, Flatten, Sequential
 from graphc.layers.normalization import BatchNorm, GroupNorm, LayerNorm, RMSNorm
 from graphc.layers.recurrent import GRU, LSTM, Bidirectional, SimpleRNN
-from graphc.support.caller import user_span
 from graphc.support.calls import explain_classes
-from graphc.support.errors import UnknownNameError, did_you_mean
+from graphc.support.errors import did_you_mean
 from graphc.support.hints import hints
+from graphc.support.unknown_names import unknown_name
 
 __all__ = [
     "GRU",
@@ -69,12 +69,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> NoReturn:
-    known = hints("layers").get(re.sub(r"[123]d", "", name.lower()))
-    similar = did_you_mean(name, __all__) or "dir(graphc.layers) lists them"
-    if name.startswith("__"):
-        raise AttributeError(name)
-    text = f"graphc.layers has no layer '{name}'"
-    raise UnknownNameError("G0836", text, span=user_span(), help=known or similar)
+    def help() -> str:
+        known = hints("layers").get(re.sub(r"[123]d", "", name.lower()))
+        return known or did_you_mean(name, __all__) or "dir(graphc.layers) lists them"
+
+    raise unknown_name(f"graphc.layers has no layer '{name}'", name, help)
 
 
 explain_classes((globals()[name] for name in __all__), "layers_arguments")

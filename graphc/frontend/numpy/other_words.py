@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from graphc.frontend.numpy import table
 from graphc.ir.registry import COMPOSITES
 from graphc.support.caller import user_span
-from graphc.support.errors import GraphcError, UnknownNameError, did_you_mean
+from graphc.support.errors import GraphcError, did_you_mean
 from graphc.support.hints import hints
+from graphc.support.unknown_names import help_for, unknown_name
 
 
 def of_method(name: str) -> str | None:
@@ -82,15 +83,9 @@ def of_graphc(name: str, known: Sequence[str]) -> str:
 
 def not_of_trainer(name: str, names: Sequence[str]) -> Exception:
     """The error of a name that a trainer, which has these names, does not have."""
-    if name.startswith("_"):
-        return AttributeError(name)
     known = [n for n in names if not n.startswith("_")]
-    help = (
-        hints("trainer").get(name)
-        or did_you_mean(name, tuple(known))
-        or f"it has {', '.join(known)}"
-    )
-    return UnknownNameError("G0836", f"a trainer has no '.{name}'", span=user_span(), help=help)
+    text, others = f"a trainer has no '.{name}'", f"it has {', '.join(known)}"
+    return unknown_name(text, name, lambda: help_for(name, "trainer", known, others))
 
 
 def not_to_set(name: str, known: bool) -> GraphcError:
