@@ -73,7 +73,7 @@ class LocalCommunicator(Communicator):
             self._room.begin(meeting, self._begin(call, meeting.xs, meeting.outs))
         elif last and meeting.parts == 1:
             self.finish(meeting)
-        return _Collective(self, meeting, buffer, buffer if out is None else out)
+        return _Started(partial(self.finish, meeting), buffer, buffer if out is None else out)
 
     def _facts_of(self, call: CollectiveCall, shape: Shape) -> _Facts:
         """What a call means for this rank. A step makes the same calls again and again."""
@@ -91,7 +91,8 @@ class LocalCommunicator(Communicator):
         room.last[self.rank] = call
         xs, outs = list[Any]([None] * n), list[Any]([None] * n)
         xs[at], outs[at] = x, buffer
-        return _Crossing(room, self.rank, call, self._begin(call, xs, outs), buffer, out)
+        transfer = self._begin(call, xs, outs)
+        return _Started(partial(room.wait_for, self.rank, call, transfer), buffer, out)
 
     def meet_all(self, known: bool = False) -> None:
         every = tuple(range(self.size))
@@ -135,41 +136,26 @@ class _Facts:
         return cls(call, shape, call.result(shape), call.receives(rank), position, alone)
 
 
-class _Crossing:
-    """The handle of a collective whose other members are all in other processes."""
+class _Started:
+    """The handle of a collective that is under way.
 
-    __slots__ = ("_buffer", "_call", "_out", "_rank", "_room", "_transfer")
+    finish: waits until it is done; buffer: the array that is filled, None where this rank receives
+    nothing; out: the array that was requested
+    """
 
-    def __init__(
-        self, room: Room, rank: int, call: CollectiveCall, transfer: Request, buffer: Any, out: Any
-    ) -> None:
-        self._room, self._rank, self._call = room, rank, call
-        self._transfer: Request | None = transfer
+    __slots__ = ("_buffer", "_finish", "_out")
+
+    def __init__(self, finish: Callable[[], None], buffer: Any, out: Any) -> None:
+        self._finish: Callable[[], None] | None = finish
         self._buffer, self._out = buffer, out
 
     def wait(self) -> Any:
-        if self._transfer is not None:
-            self._room.wait_for(self._rank, self._call, self._transfer)
-            self._transfer = None
+        if self._finish is not None:
+            self._finish()
+            self._finish = None
             if self._buffer is not None and self._buffer is not self._out:
                 np.copyto(self._out, self._buffer)
         return None if self._buffer is None else self._out
-
-
-class _Collective:
-    """The handle of a collective: the buffer that is filled, and the array that was requested."""
-
-    def __init__(self, comm: LocalCommunicator, meeting: Meeting, buffer: Any, out: Any) -> None:
-        self._comm, self._meeting, self._buffer, self._out = comm, meeting, buffer, out
-
-    def wait(self) -> Any:
-        self._comm.finish(self._meeting)
-        if self._buffer is None:
-            return None
-        if self._buffer is not self._out:
-            np.copyto(self._out, self._buffer)
-            self._buffer = self._out
-        return self._out
 
 
 def _buffer(shape: Shape, x: Array, out: Any) -> Array:
