@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from graphc.lowering.program.program import Program
 from graphc.plan.plan import SERVER, WORKER, Plan
 from graphc.runtime.asynchronous.server import server_failed
-from graphc.runtime.asynchronous.worker import Parts
+from graphc.runtime.asynchronous.worker import Compute, Parts
 from graphc.runtime.backends.backend import Backend, FastPath
 from graphc.runtime.backends.spare_memory import SpareMemory
 from graphc.runtime.synchronous.engine import Engine
@@ -144,12 +144,7 @@ class ProgramWorker:
         return parts, {k: np.array(results[k]) for k in self.results}
 
 
-Get: TypeAlias = Callable[[int], Any]
-
-
-def computing(
-    worker: ProgramWorker, name: str, get: Get
-) -> Callable[[int, Mapping[str, Any]], tuple[Parts, Mapping[str, Any]]]:
+def computing(worker: ProgramWorker, name: str, get: Callable[[int], Any]) -> Compute:
     """The function by which a worker computes; its errors name the worker and the batch."""
 
     def compute(number: int, values: Mapping[str, Any]) -> tuple[Parts, Mapping[str, Any]]:

@@ -46,7 +46,8 @@ class StoreScalars:
     def _check_fixed(self, name: str) -> None:
         if self.traced:
             text = (
-                f"'{name}' can't be set while pushes are {self.traced}: from which push on would "
+                f"'{name}' can't be set while pushes are {self.traced}: nothing says from which "
+                "push on it would count"
             )
             help = (
                 "set it between epochs, as in a callback's on_epoch_end, or let it follow from "

@@ -32,7 +32,7 @@ from graphc.runtime.machine.interrupts import Stopping, Uninterrupted
 from graphc.runtime.machine.memory_limits import Limit
 from graphc.runtime.synchronous.device_lock import DeviceLock
 from graphc.runtime.synchronous.fast_paths import FastPaths
-from graphc.runtime.synchronous.gathering import Gatherings
+from graphc.runtime.synchronous.gathering import Gathering
 from graphc.runtime.synchronous.path_over_processes import path_over_processes
 from graphc.runtime.synchronous.scalars import DeviceScalars
 from graphc.runtime.synchronous.shards import (
@@ -80,7 +80,7 @@ class Engine(Closing):
         self._finished: Counter[str] = Counter()
         self._prepared: list[str] = []  # programs that all devices have made ready
         self._fast_paths: dict[str, FastPath] = {}
-        self._gatherings = Gatherings()
+        self._gatherings: dict[tuple[str, ...], Gathering] = {}  # by the names of variables
         self._in_use = DeviceLock()
         self.scalars = DeviceScalars(self._devices, self._in_use.lock, self._check_valid)
         transport = transport or _local()
@@ -177,7 +177,10 @@ class Engine(Closing):
         self._check_valid()
         if not types:
             return {}
-        gathering = self._gatherings.of(types, self.mesh, self._session.here, self.processes)
+        gathering = self._gatherings.get(names := tuple(types))
+        if gathering is None:
+            gathering = Gathering(types, self.mesh, self._session.here, self.processes)
+            self._gatherings[names] = gathering
         return gathering.values(self.shards(gathering.wanted, copy))
 
     def shards(

@@ -76,20 +76,3 @@ class Gathering:
         data = b"".join(self._processes.all_gather(sent))
         every = np.frombuffer(data, dtype).reshape(len(self._sources[name]), *shape)
         return dict(zip(self._sources[name], every, strict=True))
-
-
-class Gatherings:
-    """Those that were made, by the names of their variables: servers read the same ones again and
-    again."""
-
-    def __init__(self) -> None:
-        self._made: dict[tuple[str, ...], Gathering] = {}
-
-    def of(
-        self, types: Mapping[str, TensorType], mesh: Mesh, here: range, processes: Processes
-    ) -> Gathering:
-        """How these variables are gathered."""
-        key = tuple(types)
-        if key not in self._made:
-            self._made[key] = Gathering(types, mesh, here, processes)
-        return self._made[key]
