@@ -6,7 +6,6 @@ it was.
 """
 
 from graphc.strategies.kinds import (
-    ELSEWHERE,
     STRATEGIES,
     Accumulate,
     CentralStorage,
@@ -40,7 +39,6 @@ from graphc.strategies.strategy import (
 from graphc.strategies.text import make_strategy, parse_strategy, strategy_of
 
 __all__ = [
-    "ELSEWHERE",
     "NO_CUT",
     "STRATEGIES",
     "Accumulate",

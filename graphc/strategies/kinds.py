@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from graphc.ir.orders import Order
@@ -340,30 +339,4 @@ STRATEGIES: dict[str, type[Strategy]] = {
     "diloco": Diloco,
     "reproducible": Reproducible,
     "precision": Precision,
-}
-
-# Names in TensorFlow and elsewhere, and the strategies that correspond to them.
-ELSEWHERE: Mapping[str, str] = {
-    "MirroredStrategy": "mirrored(n)",
-    "OneDeviceStrategy": "one_device()",
-    "MultiWorkerMirroredStrategy": "multi_worker_mirrored(hosts, local)",
-    "CentralStorageStrategy": "central_storage(n)",
-    "ParameterServerStrategy": "parameter_server(workers, servers)",
-    "TPUStrategy": "mirrored(n) or tensor_split(n)",
-    "EXPERIMENTAL_TREE": 'mirrored(n, reduce="tree")',
-    "EXPERIMENTAL_ACCUMULATE_N": "accumulate(k)",
-    "ADD_N": 'mirrored(n, reduce="add_n")',
-    "tree_reduce": 'mirrored(n, reduce="tree")',
-    "data_parallel": "mirrored(n)",
-    "ddp": "mirrored(n)",
-    "fsdp": "zero(n, stage=3)",
-    "amp": "precision(bf16)",
-    "autocast": "precision(bf16)",
-    "bf16": "precision(bf16)",
-    "bfloat16": "precision(bf16)",
-    "f16": "precision(f16)",
-    "float16": "precision(f16)",
-    "mixed_bfloat16": "precision(bf16)",
-    "mixed_float16": "precision(f16)",
-    "mixed_precision": "precision(bf16)",
 }

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from graphc.ir.op import snake
 from graphc.ir.orders import Order
 from graphc.ir.types import DTYPES, DType
-from graphc.strategies.kinds import ELSEWHERE, STRATEGIES
+from graphc.strategies.kinds import STRATEGIES
 from graphc.strategies.strategy import OneDevice, Strategy
 from graphc.support.caller import user_span
 from graphc.support.errors import GraphcError, Span, did_you_mean
+from graphc.support.hints import hints
 
 if TYPE_CHECKING:
     from graphc.syntax.tree import StrategyExpr
@@ -33,7 +34,7 @@ def make_strategy(name: str, args: tuple[Any, ...], options: Mapping[str, Any]) 
     """Make the strategy `name(*args, **options)`. Raises G0401 (unknown), G0402 (bad arguments)."""
     last = name.rsplit(".", 1)[-1]
     if last not in STRATEGIES:
-        known = ELSEWHERE.get(last)
+        known = hints("strategies").get(last)
         hint = f"did you mean `{known}`?" if known else did_you_mean(last, tuple(STRATEGIES))
         hint = hint or f"known: {', '.join(STRATEGIES)}"
         raise GraphcError("G0401", f"there is no strategy '{name}'", help=hint)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 import numpy as np
@@ -60,25 +60,17 @@ def refuse_ufunc(ufunc: np.ufunc, method: str) -> NoReturn:
 def refuse_truth() -> NoReturn:
     """A Python decision on a traced value."""
     _refuse_in_library("G0801")
-    refuse("G0801", "a traced value is neither true nor false yet", _by_text(_DECISIONS, _DECIDE))
+    refuse(
+        "G0801",
+        "a traced value is neither true nor false yet",
+        _by_text(hints("decisions"), _DECIDE),
+    )
 
 
 _DECIDE = (
     "write np.where(condition, a, b), np.maximum or np.logical_and for entries; ask "
     "graphc.training() for the mode"
 )
-_DECISIONS = {
-    r"^max\(": "write np.maximum(a, b) of two arrays, or x.max()",
-    r"^min\(": "write np.minimum(a, b) of two arrays, or x.min()",
-    r"^any\(": "write np.any(x)",
-    r"^all\(": "write np.all(x)",
-    r"^sorted\(": "write np.sort(x); np.where chooses between entries",
-    r"^not\b": "write np.logical_not(x), or np.where(x, b, a)",
-    r"\band\b": "write np.logical_and(a, b), or a & b",
-    r"\bor\b": "write np.logical_or(a, b), or a | b",
-    r"\bin\b": "write np.any(x == item), or np.isin",
-    r"<[^<]*<|>[^>]*>": "write np.logical_and(a < x, x < b)",
-}
 _ASSERTION = (
     "report np.all(condition) with graphc.report, or stop at NaN and infinities with "
     "debug_nans=True; shapes and dtypes may be asserted"
@@ -147,27 +139,24 @@ def refuse_array() -> NoReturn:
     """A traced value is made an array of NumPy."""
     _refuse_in_entries()
     _refuse_in_library("G0803")
-    refuse("G0803", "a traced value is converted to a NumPy array", _by_text(_ARRAYS, _ARRAY))
+    refuse(
+        "G0803",
+        "a traced value is converted to a NumPy array",
+        _by_text(hints("conversions"), _ARRAY),
+    )
 
 
 _ARRAY = (
     "for table[i] write np.take(table, i, axis=0) or graphc.nn.one_hot; for np.array([a, b]) "
     "np.stack([a, b]); for a.dot(x) np.dot(a, x)"
 )
-_ARRAYS = {
-    r"^np\.random\.": "NumPy draws while tracing, once: write graphc.nn.random_normal(shape) or "
-    "graphc.nn.random_uniform(shape)",
-    r"^np\.vectorize\(": "a function of NumPy takes all entries at once: write np.exp(x)",
-    r"^np\.full\(": "write np.full_like(y, x), or np.broadcast_to(x, shape)",
-    r"^np\.arange\(": "lengths are known when the step is traced: take them from x.shape",
-}
 
 
-def _by_text(hints: dict[str, str], default: str) -> str:
+def _by_text(by_pattern: Mapping[str, str], default: str) -> str:
     text = user_text()
     if re.match(r"\s*assert\b", line_of(user_span())) and default is _DECIDE:
         return _ASSERTION
-    return next((hint for pattern, hint in hints.items() if re.search(pattern, text)), default)
+    return next((hint for pattern, hint in by_pattern.items() if re.search(pattern, text)), default)
 
 
 def _refuse_in_library(code: str) -> None:
