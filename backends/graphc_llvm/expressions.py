@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from llvmlite import ir
 
 from graphc.support.dataclass import dataclass
+from graphc_llvm.helpers import helper
 from graphc_llvm.vectors import INT32, INT64, Printer, Vector, suffix, vector
 
 Number: TypeAlias = "Expression | float | int"
@@ -267,10 +268,7 @@ def outlined(
     full = f"graphc.{name}.{suffix(xs[0].value.type)}"
     called = p.b.module.globals.get(full)
     if called is None:
-        called = ir.Function(p.b.module, ir.FunctionType(t, [x.value.type for x in xs]), full)
-        called.linkage = "internal"
-        called.attributes.add("noinline")
-        called.attributes.add("nounwind")
+        called = helper(p.b.module, ir.FunctionType(t, [x.value.type for x in xs]), full)
         inner = Printer(ir.IRBuilder(called.append_basic_block()), p.target)
         y = function(*[Expression(inner, a) for a in called.args])
         inner.b.ret(y.value)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from graphc.lowering.kernel.axes import axes_of, with_axes
+from graphc.lowering.kernel.axes import with_row_last
 from graphc.lowering.kernel.code import Access, Nest, reached
 
 WARP = 32  # threads that read at the same time
@@ -20,13 +20,9 @@ def in_sectors(nest: Nest) -> Nest:
 
     One whose rows must run in order, or whose lanes go along the columns, stays as it is.
     """
-    rows = len(nest.rows)
-    if nest.serial or nest.lanes != "rows" or rows < 2:
+    if nest.serial or nest.lanes != "rows" or len(nest.rows) < 2:
         return nest
-    best = min(reversed(range(rows)), key=lambda axis: _sectors(nest, axis))
-    if best == rows - 1:
-        return nest
-    return with_axes(nest, sorted(axes_of(nest), key=lambda axis: axis.number == best))
+    return with_row_last(nest, _sectors)
 
 
 def _sectors(nest: Nest, axis: int) -> float:

@@ -175,6 +175,15 @@ def with_axes(
     return replace(kernel, rows=loops.sizes("rows"), columns=loops.sizes("columns"), phases=phases)
 
 
+def with_row_last(nest: Nest, cost: Callable[[Nest, int], float]) -> Nest:
+    """The nest with that row axis last along which it costs least; of equal ones the last."""
+    last = len(nest.rows) - 1
+    best = min(range(last, -1, -1), key=lambda axis: cost(nest, axis))
+    if best == last:
+        return nest
+    return with_axes(nest, sorted(axes_of(nest), key=lambda axis: axis.number == best))
+
+
 class _Loops:
     """Rewrites what a kernel reaches for other axes; it must be asked in the order of reaches."""
 

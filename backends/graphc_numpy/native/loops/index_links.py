@@ -9,6 +9,7 @@ and no table is shared.
 from __future__ import annotations
 
 from graphc_llvm.expression_codegen import ExpressionPrinter
+from graphc_llvm.helpers import helper
 from graphc_llvm.vectors import INT32, INT64, POINTER, VOID, Printer, Vector, index
 from llvmlite import ir
 
@@ -52,10 +53,7 @@ def _by_index(kernel: IndexLinks) -> bool:
 def print_links(module: ir.Module, kernel: IndexLinks, name: str) -> ir.Function:
     """`void name(ptr ids, ptr links, i64 begin, i64 end, ptr scratch, ptr errors)`."""
     kinds = [POINTER, POINTER, INT64, INT64, POINTER, POINTER]
-    function = ir.Function(module, ir.FunctionType(VOID, kinds), name)
-    function.linkage = "internal"
-    for attribute in ("noinline", "nounwind"):
-        function.attributes.add(attribute)
+    function = helper(module, ir.FunctionType(VOID, kinds), name)
     p = host_printer(ir.IRBuilder(function.append_basic_block("entry")))
     _IndexLinkPrinter(p, kernel).run()
     p.b.ret_void()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
+from graphc_llvm.helpers import helper
 from graphc_llvm.vectors import INT64, POINTER, VOID
 from llvmlite import ir
 
@@ -27,10 +28,7 @@ def scratch_bytes(kernel: LineKernel) -> int:
 def print_lines(module: ir.Module, kernel: LineKernel, name: str) -> ir.Function:
     """`void name(ptr source, ptr result, i64 begin, i64 end, ptr scratch, ptr errors)`."""
     kinds = [POINTER, POINTER, INT64, INT64, POINTER, POINTER]
-    function = ir.Function(module, ir.FunctionType(VOID, kinds), name)
-    function.linkage = "internal"
-    for attribute in ("noinline", "nounwind"):
-        function.attributes.add(attribute)
+    function = helper(module, ir.FunctionType(VOID, kinds), name)
     p = host_printer(ir.IRBuilder(function.append_basic_block("entry")))
     source, result, begin, end, scratch, _ = function.args
     _printer(kernel).print_units(p, kernel, (source, result), (begin, end), scratch)

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from graphc_llvm.vectors import WIDTH
 
-from graphc.lowering.kernel.axes import LoopAxis, axes_of, split, with_axes
+from graphc.lowering.kernel.axes import LoopAxis, axes_of, split, with_axes, with_row_last
 from graphc.lowering.kernel.code import LinkedSum, Load, Nest, Statement, Store, reached
 from graphc.lowering.kernel.random_numbers import RandomNumber
 from graphc_numpy.native.loops.invariant_motion import effort
@@ -21,13 +21,9 @@ def interchanged(nest: Nest) -> Nest:
 
     One whose rows must run in order, or whose lanes go along the columns, stays as it is.
     """
-    rows = len(nest.rows)
-    if nest.serial or nest.lanes != "rows" or rows < 2:
+    if nest.serial or nest.lanes != "rows" or len(nest.rows) < 2:
         return nest
-    best = min(reversed(range(rows)), key=lambda axis: _cost(nest, axis))
-    if best != rows - 1:
-        nest = with_axes(nest, sorted(axes_of(nest), key=lambda axis: axis.number == best))
-    return _tiled(nest)
+    return _tiled(with_row_last(nest, _cost))
 
 
 def _cost(nest: Nest, axis: int) -> float:

@@ -12,6 +12,7 @@ from math import prod
 from graphc_llvm import folds
 from graphc_llvm.expression_codegen import ExpressionPrinter
 from graphc_llvm.folding import FoldingBuilder
+from graphc_llvm.helpers import helper
 from graphc_llvm.prefetch import Prefetch, prefetches
 from graphc_llvm.vectors import (
     FEW,
@@ -79,10 +80,7 @@ def scratch_bytes(nest: Nest) -> int:
 def print_nest(module: ir.Module, nest: Nest, name: str) -> ir.Function:
     """`void name(ptr params..., i64 begin, i64 end, ptr scratch, ptr errors)`: those units."""
     kinds = [*(POINTER for _ in nest.params), INT64, INT64, POINTER, POINTER]
-    function = ir.Function(module, ir.FunctionType(VOID, kinds), name)
-    function.linkage = "internal"
-    for attribute in ("noinline", "nounwind"):
-        function.attributes.add(attribute)
+    function = helper(module, ir.FunctionType(VOID, kinds), name)
     nest = interchanged(nest)
     few = prod(nest.rows) * prod(nest.columns) <= FEW
     p = host_printer(FoldingBuilder(function.append_basic_block("entry")), few)
