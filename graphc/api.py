@@ -31,9 +31,9 @@ from graphc.runtime.machine.jobs import bucket_for, join
 from graphc.runtime.profiling.profile import Profile
 from graphc.runtime.trainer import Trainer
 from graphc.runtime.training.epochs import Batches
-from graphc.runtime.training.fit import Caller, check_words, fit_batches
+from graphc.runtime.training.fit import check_words, fit_batches
 from graphc.runtime.training.history import FitHistory
-from graphc.runtime.training.loop import OnStep
+from graphc.runtime.training.loop import Caller, OnStep
 from graphc.runtime.transports.transport import Transport
 from graphc.strategies import Strategy, parse_strategy
 from graphc.strategies.text import given_strategy

@@ -59,8 +59,9 @@ from graphc.runtime.results import Metrics, agreed, numbers, plains
 from graphc.runtime.supervision.reporter import REPORTER
 from graphc.runtime.synchronous.device_lock import DeviceLock
 from graphc.runtime.training.epochs import Batches, DatasetEpochs
-from graphc.runtime.training.fit import Caller, FitArguments, fit_batches, fit_epochs
+from graphc.runtime.training.fit import FitArguments, fit_batches, fit_epochs
 from graphc.runtime.training.history import FitHistory
+from graphc.runtime.training.loop import Caller
 from graphc.runtime.transports.transport import Transport
 from graphc.support.closing import Closing
 

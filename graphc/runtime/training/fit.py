@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypedDict, Unpack
 
@@ -14,7 +14,6 @@ from graphc.runtime.data.ahead import Ahead
 from graphc.runtime.data.dataset import Position
 from graphc.runtime.data.own_examples import examples_of_process
 from graphc.runtime.data.totals import counted
-from graphc.runtime.results import Metrics
 from graphc.runtime.training.epochs import (
     Batches,
     Epochs,
@@ -25,8 +24,7 @@ from graphc.runtime.training.epochs import (
     iterated,
 )
 from graphc.runtime.training.history import FitHistory
-from graphc.runtime.training.loop import Fit, FitOptions, Fittable, OnStep
-from graphc.support.dataclass import dataclass
+from graphc.runtime.training.loop import Caller, Fit, FitOptions, Fittable, OnStep
 from graphc.support.errors import GraphcError, did_you_mean
 from graphc.support.hints import hints
 
@@ -54,20 +52,6 @@ class FitArguments(TypedDict, total=False):
     checkpoint: Checkpoints | Saver | None
 
 
-@dataclass(frozen=True)
-class Caller:
-    """Whose `fit` was called.
-
-    step:     how it makes a step; validate: the numbers of an evaluation of batches
-    feed:     what it makes of a batch for a step; None: nothing
-    """
-
-    trainer: Any
-    step: Callable[[Any], Metrics]
-    validate: Callable[[Any], Metrics]
-    feed: Callable[[Any], Any] | None = None
-
-
 class _Resumable(Fittable, Protocol):
     """A trainer that may go on within an epoch."""
 
@@ -79,11 +63,10 @@ def fit_epochs(
     setting: dict[str, Any], **how: Unpack[FitArguments],
 ) -> FitHistory:  # fmt: skip
     """Train on data in epochs, until there were so many epochs or steps."""
-    validation, every = how.get("validation"), how.get("validation_every", 1)
-    where = how.get("checkpoint")
-    if not isinstance(where, Checkpoints | Saver | None):
-        help = f"write checkpoint=graphc.Checkpoints({str(where)!r}, every=100)"
-        raise GraphcError("G0631", f"checkpoint is a {type(where).__name__}", help=help)
+    validation, checkpoint = how.get("validation"), how.get("checkpoint")
+    if not isinstance(checkpoint, Checkpoints | Saver | None):
+        help = f"write checkpoint=graphc.Checkpoints({str(checkpoint)!r}, every=100)"
+        raise GraphcError("G0631", f"checkpoint is a {type(checkpoint).__name__}", help=help)
     callbacks = callbacks_of(how.get("callbacks", ()))
     progress = how.get("progress", False)
     if is_watched() if progress is None else progress:
@@ -91,10 +74,10 @@ def fit_epochs(
     if validation is not None and epochs != 1:
         check_repeatable(validation, "the validation data")
     options = FitOptions(
-        caller.trainer, caller.step, epochs, _number("steps", steps, 0),
+        caller, epochs, _number("steps", steps, 0),
         None if validation is None else lambda: caller.validate(iterated(validation)),
-        _number("validation_every", every, 0) or 0, callbacks, how.get("on_step"),
-        how.get("record"), how.get("replay"), how.get("checkpoint"), setting,
+        _number("validation_every", how.get("validation_every", 1), 0) or 0, callbacks,
+        how.get("on_step"), how.get("record"), how.get("replay"), checkpoint, setting,
     )  # fmt: skip
     return Fit(trainer, data, options).run()
 

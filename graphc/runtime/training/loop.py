@@ -52,6 +52,20 @@ class Fittable(Trained, Trainable, Protocol):
 
 
 @dataclass(frozen=True)
+class Caller:
+    """Whose `fit` was called.
+
+    step:     how it makes a step; validate: the numbers of an evaluation of batches
+    feed:     what it makes of a batch for a step; None: nothing
+    """
+
+    trainer: Any
+    step: Callable[[Any], Metrics]
+    validate: Callable[[Any], Metrics]
+    feed: Callable[[Any], Any] | None = None
+
+
+@dataclass(frozen=True)
 class FitOptions:
     """What surrounds the steps.
 
@@ -59,11 +73,9 @@ class FitOptions:
     validate:      evaluates the validation data
     every:         validate after each so many epochs, and after the last
     setting:       how the batches were made, as a recording notes it
-    owner, step:   the trainer whose `fit` was called, and how it makes a step with a batch
     """
 
-    owner: Any
-    step: Callable[[Any], Metrics]
+    caller: Caller
     epochs: int | None = None
     steps: int | None = None
     validate: Callable[[], Metrics] | None = None
@@ -102,8 +114,8 @@ class Fit:
             epochs = -(-steps // each)
         last = None if epochs is None else first + epochs
         return FitSetting(
-            options.owner, self.trainer, options.validate is not None, first, self.begun, last,
-            steps, lambda: self.examples + self.means.examples,
+            options.caller.trainer, self.trainer, options.validate is not None, first, self.begun,
+            last, steps, lambda: self.examples + self.means.examples,
         )  # fmt: skip
 
     def run(self) -> FitHistory:
@@ -146,7 +158,7 @@ class Fit:
 
         A small step takes two microseconds: this loop adds less than one.
         """
-        trainer, data, means, step = self.trainer, self.data, self.means, self.options.step
+        trainer, data, means, step = self.trainer, self.data, self.means, self.options.caller.step
         reporter, size, hooks = REPORTER, self.data.size, self.hooks(after_step)
         most = self.options.steps
         left = most - self.made if most is not None else -1
