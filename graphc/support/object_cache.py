@@ -33,6 +33,9 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 LIMIT = 1 << 30  # bytes of all files; the ones that were not used for longest are dropped
+SHARE = 32  # one part in so many of the limit is written before all files are looked at again
+WRITTEN = ".written"  # a file with a byte for each block that was written since
+BLOCK = 4096
 MAGIC = "graphc object 1"
 LONGEST = 512  # bytes of a head
 STALE = 3600  # seconds after which a temporary file is nobody's any more
@@ -93,12 +96,19 @@ class Objects:
         return content
 
     def write(self, key: str, content: bytes) -> None:
-        """Keep an object; if there are too many, drop those that were not used for longest."""
+        """Keep an object; if there are too many, drop those that were not used for longest.
+
+        To look at all files takes longer than to write one, so it is done after each `SHARE` of the
+        limit: that much more than the limit may be kept.
+        """
         if self.folder is None:
             return
         with contextlib.suppress(OSError):
-            self._put(self._path(key), _head(key, content) + content)
-            self._drop_oldest()
+            data = _head(key, content) + content
+            written = self._count(len(data))
+            self._put(self._path(key), data)
+            if written * SHARE > self.limit:
+                self._drop_oldest()
 
     @contextlib.contextmanager
     def making(self, key: str) -> Iterator[None]:
@@ -137,7 +147,21 @@ class Objects:
             os.unlink(name)
             raise
 
+    def _count(self, size: int) -> int:
+        """The bytes that processes began to write since one of them looked at all files, in whole
+        blocks. Each appends to one file, so none needs to wait for another."""
+        assert self.folder is not None
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+        file = os.open(self.folder / WRITTEN, flags, 0o600)
+        try:
+            os.write(file, b"." * -(-size // BLOCK))
+            return os.fstat(file).st_size * BLOCK
+        finally:
+            os.close(file)
+
     def _drop_oldest(self) -> None:
+        assert self.folder is not None
+        (self.folder / WRITTEN).unlink(missing_ok=True)  # what is written from now on counts anew
         files = sorted(self._sizes(), reverse=True)
         total, before = 0, time.time() - STALE
         for used, size, path in files:

@@ -7,7 +7,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -35,7 +35,7 @@ def test_the_cache_is_for_its_user_only(tmp_path: Path) -> None:
     object_cache.write("key", b"code")
     made = [object_cache.folder, object_cache.folder.parent] if object_cache.folder else []
     assert [x.stat().st_mode & 0o777 for x in made] == [0o700, 0o700]
-    assert [x.stat().st_mode & 0o777 for x in made[0].iterdir()] == [0o600]
+    assert [x.stat().st_mode & 0o777 for x in made[0].iterdir()] == [0o600] * 2
 
 
 def test_an_object_of_another_key_is_not_read(tmp_path: Path) -> None:
@@ -142,3 +142,57 @@ def test_an_object_that_several_processes_want_is_made_by_one(tmp_path):
     assert [process.returncode for process in running] == [0] * 4
     assert sorted(outputs) == [b""] * 3 + [b"made\n"]
     assert not [*tmp_path.rglob("*.lock")]
+
+
+def test_all_files_are_looked_at_once_a_share_of_the_limit_and_the_rest_is_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of blocks of 4,096 bytes, 128 may stay: each fifth that is written has all looked at."""
+    looks, sizes, rng = 0, Objects._sizes, random.Random(0)
+
+    def counted(objects: Objects) -> Iterator[tuple[float, int, Path]]:
+        nonlocal looks
+        looks += 1
+        return sizes(objects)
+
+    monkeypatch.setattr(Objects, "_sizes", counted)
+    monkeypatch.setattr(os, "fsync", lambda file: None)
+    folder, limit = Objects.at(tmp_path).folder, 128 * 4096
+    assert folder
+    for k in range(200):
+        objects = Objects(folder, limit)  # as another process would have it
+        objects.write(f"{k}", bytes(rng.randrange(3_000, 3_900)))
+        kept = sum(p.stat().st_size for p in folder.glob("*.o"))
+        assert kept <= limit + limit // object_cache.SHARE + 4096
+    assert looks == 200 // 5
+    assert objects.read("199") is not None and objects.read("0") is None
+
+
+def test_temporary_files_of_processes_that_died_are_dropped(tmp_path: Path) -> None:
+    objects = Objects.at(tmp_path)
+    assert objects.folder
+    for name, age in (("old", 2), ("new", 0.5)):
+        (objects.folder / f".{name}").write_bytes(b"half")
+        used = time.time() - age * object_cache.STALE
+        os.utime(objects.folder / f".{name}", (used, used))
+    Objects(objects.folder, limit=100_000).write("a", b"code")  # a block is over a share of it
+    assert {p.name for p in objects.folder.iterdir()} == {".new", "a.o"}
+
+
+COUNTED = """
+import sys
+from pathlib import Path
+from graphc.support.object_cache import Objects
+objects = Objects(Path(sys.argv[1]), 1 << 19)
+for k in range(100):
+    objects.write(f"{sys.argv[2]}-{k}", bytes(8_000))
+"""
+
+
+def test_several_processes_count_together_what_they_write(tmp_path: Path) -> None:
+    """Each writes 800 KB, two blocks at a time; 512 KiB and a share of it may stay."""
+    folder = Objects.at(tmp_path).folder
+    writers = [subprocess.Popen([sys.executable, "-c", COUNTED, f"{folder}", k]) for k in "ab"]
+    assert folder and [w.wait() for w in writers] == [0, 0]
+    kept = sum(p.stat().st_size for p in folder.iterdir())
+    assert (1 << 19) * 0.9 < kept <= (1 << 19) * (1 + 1 / object_cache.SHARE) + 3 * 8192

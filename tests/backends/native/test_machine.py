@@ -130,7 +130,7 @@ def test_many_writers_leave_whole_files(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(use, range(64)))
     assert objects.read("same") in codes
-    assert objects.folder and [p.name for p in objects.folder.iterdir()] == ["same.o"]
+    assert objects.folder and {p.name for p in objects.folder.iterdir()} <= {"same.o", ".written"}
 
 
 def test_every_named_target_that_the_host_has_runs(monkeypatch: pytest.MonkeyPatch) -> None:
