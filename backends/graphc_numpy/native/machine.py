@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from itertools import count
@@ -30,6 +31,9 @@ from graphc.support.object_cache import Objects, source_hash
 LEVEL = (
     2  # of code generation; passes over the IR are not run: kernels are printed as they should be
 )
+# Characters of text from which on loop strength reduction is left out: it takes an eighth to a
+# third of code generation where loops are unrolled, and kernels print the addresses that they need.
+LARGE = 200_000
 # LLVM's names of the processors of a target, by family; the best instruction set comes first.
 FAMILIES = {
     "x86": {"avx512": "x86-64-v4", "avx2": "x86-64-v3", "baseline": "x86-64"},
@@ -182,7 +186,22 @@ def compiled(chosen: Target, text: str) -> bytes:
     module = llvm.parse_assembly(text)
     module.triple, module.data_layout = chosen.triple, str(machine.target_data)
     module.verify()
-    return bytes(machine.emit_object(module))
+    with _generation(len(text)):
+        return bytes(machine.emit_object(module))
+
+
+@contextmanager
+def _generation(size: int) -> Iterator[None]:
+    """The passes of code generation for a text of so many characters. LLVM has these options for
+    the whole process only, so that they are as they were after it."""
+    if size < LARGE:
+        yield
+        return
+    llvm.set_option("", "-disable-lsr")
+    try:
+        yield
+    finally:
+        llvm.set_option("", "-disable-lsr=false")
 
 
 def assembly(module: ir.Module, chosen: Target | None = None) -> str:

@@ -1,0 +1,93 @@
+"""Of long texts, code is made without loop strength reduction: that changes no result."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from itertools import count
+
+import pytest
+
+pytest.importorskip("llvmlite")
+
+from graphc_numpy.native import machine
+
+# Sums every `step`-th of n numbers, four times over at other places: addresses that the pass
+# `loop-reduce` makes other ones of.
+LOOP = """
+define double @strided(ptr %x, i64 %n, i64 %step) {
+entry:
+  br label %body
+body:
+  %i = phi i64 [0, %entry], [%next, %body]
+  %sum = phi double [0.0, %entry], [%s3, %body]
+  %at = mul i64 %i, %step
+  %p0 = getelementptr double, ptr %x, i64 %at
+  %a0 = load double, ptr %p0
+  %s0 = fadd double %sum, %a0
+  %k1 = add i64 %at, 3
+  %p1 = getelementptr double, ptr %x, i64 %k1
+  %a1 = load double, ptr %p1
+  %s1 = fadd double %s0, %a1
+  %k2 = sub i64 %n, %i
+  %p2 = getelementptr double, ptr %x, i64 %k2
+  %a2 = load double, ptr %p2
+  %s2 = fadd double %s1, %a2
+  %k3 = add i64 %k2, %step
+  %p3 = getelementptr double, ptr %x, i64 %k3
+  %a3 = load double, ptr %p3
+  %s3 = fadd double %s2, %a3
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %n
+  br i1 %more, label %body, label %after
+after:
+  ret double %s3
+}
+"""
+NAMES = ("strided",)
+NUMBERS = count()
+LONG = LOOP + ";" * machine.LARGE
+
+
+def run(text: str) -> float:
+    numbers = (ctypes.c_double * 64)(*(1 / (k + 1) for k in range(64)))
+    symbols = machine._linked(machine.target(), machine.compiled(machine.target(), text), NAMES)
+    kind = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+    return float(kind(symbols["strided"])(ctypes.addressof(numbers), 15, 4))
+
+
+def anew(text: str) -> bytes:
+    """Its code, though there is code of it: tests share the code of each text."""
+    return machine.compiled(machine.target(), f"; {os.getpid()} {next(NUMBERS)}\n{text}")
+
+
+def test_a_long_text_has_other_code_and_the_same_result() -> None:
+    assert anew(LONG) != anew(LOOP)
+    expected, numbers = 0.0, [1 / (k + 1) for k in range(64)]
+    for i in range(15):
+        for at in (4 * i, 4 * i + 3, 15 - i, 15 - i + 4):
+            expected += numbers[at]
+    assert run(LONG) == run(LOOP) == expected
+
+
+def test_texts_after_a_long_one_are_compiled_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = anew(LOOP)
+    for _ in range(3):
+        anew(LONG)
+        assert anew(LOOP) == before
+    broken = machine._machine(machine.target())
+    monkeypatch.setattr(machine, "_machine", lambda chosen: Failing(broken))
+    with pytest.raises(RuntimeError, match="no object"):
+        anew(LONG)
+    monkeypatch.undo()
+    assert anew(LOOP) == before
+
+
+class Failing:
+    """A target machine that makes no object."""
+
+    def __init__(self, machine: object) -> None:
+        self.target_data = machine.target_data  # type: ignore[attr-defined]
+
+    def emit_object(self, module: object) -> bytes:
+        raise RuntimeError("no object")
