@@ -15,6 +15,7 @@ from graphc.lowering.fusion.known_checks import mark_known
 from graphc.lowering.fusion.postponed_epilogues import postpone_epilogues
 from graphc.lowering.fusion.rematerialize import readers, rematerialize
 from graphc.lowering.kernel.lowered import Host
+from graphc.lowering.nodes.added_rows import with_rows_added_in_place
 from graphc.lowering.nodes.nodes import LoopNode, Version, alive, name_of
 from graphc.lowering.nodes.sorted_lines import with_parts, with_sorted_lines
 from graphc.lowering.nodes.transposed_copies import with_transposed_copies
@@ -36,7 +37,8 @@ def fuse(draft: Draft) -> None:
 
 def complete(draft: Draft, region: Region) -> None:
     """Drop the nodes whose results nobody reads; add copies that products read more easily."""
-    nodes = with_sorted_lines(alive(region.nodes, draft.shared), draft.shared)
+    nodes = with_rows_added_in_place(draft, alive(region.nodes, draft.shared))
+    nodes = with_sorted_lines(nodes, draft.shared)
     nodes = with_written_lines(draft, with_parts(nodes, draft.shared))
     region.nodes = with_transposed_copies(draft.values, nodes)
 
