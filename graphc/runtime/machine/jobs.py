@@ -74,8 +74,9 @@ def check_alike(processes: Processes, plan: Plan, backend: Backend) -> None:
         for process, other in enumerate(every):
             if other.get(name) != every[0].get(name):
                 said = "" if name == "the program" else f": {every[0].get(name)}, {other.get(name)}"
+                verb = "differ from those" if name == "the kernels" else "differs from that"
                 raise GraphcError(
-                    "G0567", f"{name} of process {process} differs from that of process 0{said}",
+                    "G0567", f"{name} of process {process} {verb} of process 0{said}",
                     help="start all processes with the same program, options and version",
                 )  # fmt: skip
 

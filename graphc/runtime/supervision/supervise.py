@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
@@ -248,8 +248,10 @@ class _Watched:
         if code == "G0581":  # a peer that died because of it may have been quicker
             lost = [m for m in self.watch.members.values() if m.dead]
         self.printer.only = {m.process for m in lost if m.dead}
-        self.end()
         first, fate, more = lost[0], "", f" and {len(lost) - 1} more" * (len(lost) > 1)
+        if code != "G0581":  # ending a job takes seconds where a process can't be asked to end
+            _write(f"{first}{more} {how}; the job is being ended\n".encode())
+        self.end()
         if code == "G0581":
             first = min(lost, key=self._blame)
             fate, more = self.job.fate(first.process, first.pid), ""
@@ -342,20 +344,24 @@ class _Watched:
         self.looked = 0.0
         self._note_shared(self.watch.poll(0.0))
         self.watch.ask(end=1)
+        self._kill(m for m in self._left() if m.state is not None and m.state.stopped)
         for _ in range(10):
             if self.job.status is not None or not self._left():
                 break
             self.watch.poll(TICK)
-        for member in self._left():
-            if member.here:
-                with suppress(OSError):  # its connection is open: the number is still its own
-                    os.kill(member.pid, signal.SIGKILL)
+        self._kill(self._left())
         self.job.end()
         for pid in local_processes.marked(self.job.mark):
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         self.watch.drain(2.0)
         local_processes.remove(self.shared)
+
+    def _kill(self, members: Iterable[Member]) -> None:
+        for member in members:
+            if member.here and not member.gone:
+                with suppress(OSError):  # its connection is open: the number is still its own
+                    os.kill(member.pid, signal.SIGKILL)
 
     def _left(self) -> list[Member]:
         return [m for m in self.watch.members.values() if not m.gone]

@@ -62,6 +62,8 @@ def test_a_frozen_process_is_named_by_its_heartbeat(start: Start) -> None:
     (other,) = ended.lost["notes"]
     assert "waits in all_reduce for %loss (stand_in.gc:7)" in other
     assert ended.lost["at"] - job.since < 4.0
+    first = "is frozen (a signal has stopped it); the job is being ended\n"
+    assert -1 < ended.err.find(first) < ended.err.find("LOST ")
 
 
 @pytest.mark.ci
