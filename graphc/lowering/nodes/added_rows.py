@@ -59,7 +59,7 @@ def _sums(draft: Draft, nodes: Sequence[LoopNode]) -> Iterator[_AddedRows]:
             continue
         for read in n.reads:
             only = reads[read.value] == 1 and read.value.buffer not in draft.shared
-            if only and _is_all(read) and len(made := makers.get(read.value, ())) == 2:
+            if only and _is_all(read) and len(made := makers.get(read.value, [])) == 2:
                 found = _AddedRows(made[0], made[1], i)
                 if _fits(draft, nodes, found):
                     yield found
