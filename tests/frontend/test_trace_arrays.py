@@ -239,6 +239,21 @@ def test_a_range_is_an_index() -> None:
     check(lambda x: (x[range(2)], x[:, range(3, 0, -2)], x[range(3), range(3)]), X)
 
 
+def test_one_entry_takes_a_scalar_only_as_in_numpy() -> None:
+    def call(x: Any, new: Any) -> Any:
+        y = x.copy()
+        y[0, 1] = new
+        return y
+
+    check(lambda x: call(x, x[1, 1]), X)
+    for new in ([1.0], np.ones(1), X[0, :1]):
+        with pytest.raises(ValueError, match="sequence"):
+            call(X, new)
+        with pytest.raises(GraphcError, match="one entry can't be set") as caught:
+            traced(lambda x, new=new: call(x, new), X)
+        assert caught.value.code == "G0810"
+
+
 def test_add_at_adds_rows() -> None:
     def call(x: Any, u: Any) -> Any:
         y = x.copy()

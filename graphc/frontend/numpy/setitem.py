@@ -47,6 +47,16 @@ def with_entries(f: Builder, x: Any, key: Any, v: Any) -> Value:
     return _with_arrays(f, array, items, new)
 
 
+def write(f: Builder, x: Any, key: Any, v: Any) -> Value:
+    """What `x[key] = v` leaves in x. One entry takes a scalar only, as in NumPy: raises G0810."""
+    items = key if isinstance(key, tuple) else (key,)
+    if len(items) == rank_of(x) and all(type(k) is int for k in items):
+        new = operand(f, v)
+        if isinstance(new, Value) and new.rank:
+            raise GraphcError("G0810", f"one entry can't be set to an array of shape {new.shape}")
+    return with_entries(f, x, key, v)
+
+
 def cast_to(f: Builder, v: Any, dtype: DType) -> Value:
     """v in the dtype of the array into which it is written, cast as NumPy does: any dtype may be
     cast, but a Python number must fit. Raises G0810."""

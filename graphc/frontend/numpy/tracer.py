@@ -42,7 +42,7 @@ from graphc.frontend.numpy.refusals import (
     refuse_ufunc,
     refuse_write,
 )
-from graphc.frontend.numpy.setitem import with_entries
+from graphc.frontend.numpy.setitem import write
 from graphc.frontend.numpy.views import (
     TracedCall,
     check_fits,
@@ -240,7 +240,7 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin, Traced, InGraph):
         if isinstance(value, ChosenEntries):
             value, key = np.where(spread(key, self), value.of_mask(key), self), ...
         if not is_written(self, key, value):
-            self._call("x[key] = v", with_entries, (self, key, value), {}, (self,))
+            self._call("x[key] = v", write, (self, key, value), {}, (self,))
 
     def __contains__(self, item: Any) -> NoReturn:
         refuse("G0801", "`in` needs the entries of a traced array", "write np.any(x == item)")
