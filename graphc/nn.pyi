@@ -553,10 +553,22 @@ def erfc(
     """`y = 1 - erf(x)`, small values to their last digits
     """
 
+def erfcinv(
+    z: _Operand,
+) -> _Array:
+    """`y` is the number with erfc(y) = z; infinite at 0 and 2, NaN beyond
+    """
+
 def erfcx(
     x: _Operand,
 ) -> _Array:
     """`y = e^(x^2) * erfc(x)`, which is 1 / (x sqrt(pi)) of large x
+    """
+
+def erfinv(
+    x: _Operand,
+) -> _Array:
+    """`y` is the number with erf(y) = x; infinite at -1 and 1, NaN beyond
     """
 
 def exp(
@@ -1154,6 +1166,12 @@ def ndtr(
     x: _Operand,
 ) -> _Array:
     """`y = erfc(-x / sqrt 2) / 2`: the share of a standard normal distribution below x
+    """
+
+def ndtri(
+    p: _Operand,
+) -> _Array:
+    """`y` is the number below which a share p of a standard normal distribution lies
     """
 
 def ne(

@@ -94,12 +94,24 @@ def _of_normal(composite: str, above: bool = False) -> Callable[..., Value]:
     return call
 
 
+def _quantile(f: Builder, q: Any, loc: Any = 0, scale: Any = 1, *, side: float = 1.0) -> Value:
+    p, mean, width = _floats(f, q, loc, scale)
+    y: Value = f.ndtri(p) * side * width + mean
+    return y
+
+
+def _upper_quantile(f: Builder, q: Any, loc: Any = 0, scale: Any = 1) -> Value:
+    return _quantile(f, q, loc, scale, side=-1.0)
+
+
 # Methods of scipy.stats.norm.
 NORMAL: dict[str, Callable[..., Value]] = {
     "pdf": _density,
     "logpdf": _log_density,
     "cdf": _of_normal("ndtr"),
     "sf": _of_normal("ndtr", above=True),
+    "ppf": _quantile,
+    "isf": _upper_quantile,
     "logcdf": _of_normal("log_ndtr"),
     "logsf": _of_normal("log_ndtr", above=True),
 }

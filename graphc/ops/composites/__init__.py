@@ -16,6 +16,7 @@ from graphc.ops.composites import (
     entropies,
     error_functions,
     gamma_functions,
+    inverse_error_functions,
     losses,
     matrix_products,
     normalization,
@@ -30,6 +31,7 @@ from graphc.ops.composites import (
 
 __all__ = [
     "activations", "angles", "arithmetic", "attention", "bits", "convolution", "creation",
-    "entropies", "error_functions", "gamma_functions", "losses", "matrix_products", "normalization",
-    "picking", "pooling", "recurrent", "reductions", "replicas", "resizing", "shaping",
+    "entropies", "error_functions", "gamma_functions", "inverse_error_functions", "losses",
+    "matrix_products", "normalization", "picking", "pooling", "recurrent", "reductions", "replicas",
+    "resizing", "shaping",
 ]  # fmt: skip
