@@ -58,7 +58,7 @@ class ProcessOutput:
     What process 0 writes to its standard output goes to that of this process, unchanged; all else
     to its standard error. Process 0 speaks for the job; the lines of others get their names in
     front. What process 0 has written of a line is shown at the next `tick`, so that no other line
-    comes in between.
+    comes in between; if one comes later, it begins on a line of its own.
     """
 
     def __init__(self, said: list[bytes] | None = None) -> None:
@@ -67,6 +67,7 @@ class ProcessOutput:
         self._hosts: dict[int, str] = {}
         self.only: set[int] | None = None  # if the job is ended: those whose last words count
         self._first = b""  # what process 0 has begun
+        self._shown = self._cut = False  # whether a part of it was shown, and others came then
 
     def __call__(self, process: int, host: str, handle: int, data: bytes) -> None:
         if self.only is not None and process not in self.only:
@@ -78,10 +79,7 @@ class ProcessOutput:
                 self._said.append(data)
             return
         if process == 0:
-            data = self._first + data
-            end = data.rfind(b"\n") + 1
-            self._first = data[end:]
-            _write(data[:end])
+            self._of_first(data)
             return
         self._hosts[process] = host
         *lines, rest = (self._begun.pop(process, b"") + data).split(b"\n")
@@ -89,13 +87,24 @@ class ProcessOutput:
             lines, rest = [*lines, rest], b""
         if rest:
             self._begun[process] = rest
+        if lines and self._shown:
+            self._shown, self._cut = False, True
+            _write(b"\n")
         head = f"[process {process} on {host}] ".encode()
         _write(b"".join(head + line + b"\n" for line in lines))
+
+    def _of_first(self, data: bytes) -> None:
+        if self._cut and data:  # the end of a line that has got one
+            data, self._cut = data.removeprefix(b"\n"), False
+        data = self._first + data
+        end = data.rfind(b"\n") + 1
+        self._first, self._shown = data[end:], self._shown and not end
+        _write(data[:end])
 
     def tick(self) -> None:
         """Print what process 0 has written without ending the line, such as a progress bar."""
         _write(self._first)
-        self._first = b""
+        self._first, self._shown = b"", self._shown or bool(self._first)
 
     def flush(self) -> None:
         """Print lines that have no end."""

@@ -210,4 +210,20 @@ def test_no_line_comes_into_the_middle_of_another(capfd: pytest.CaptureFixture[s
     assert capfd.readouterr().err == ""
     output.only = None
     output.flush()
-    assert capfd.readouterr().err == "[process 2 on b] thr\n[process 1 on a] \ufffd\n"
+    assert capfd.readouterr().err == "\n[process 2 on b] thr\n[process 1 on a] \ufffd\n"
+
+
+def test_a_line_that_comes_after_a_begun_one_was_shown_begins_a_new_one(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    output = ProcessOutput()
+    output(0, "a", 2, b"hello")
+    output.tick()
+    output(2, "b", 2, b"two\n")
+    output(0, "a", 2, b"\n")  # of the line that has ended by now
+    output(0, "a", 2, b"more")
+    output.tick()
+    output(0, "a", 2, b" words\nnext\n")
+    output(1, "a", 2, b"one\n")
+    lines = ["hello", "[process 2 on b] two", "more words", "next", "[process 1 on a] one"]
+    assert capfd.readouterr().err.splitlines() == lines
